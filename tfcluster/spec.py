@@ -1,0 +1,176 @@
+"""The spec of a job: everything a cluster.yaml can say, as frozen, validated data.
+
+Shape and types are checked here; how the parts fit together is checked in spec_checks.
+Load specs with tfcluster.loader, which says where each mistake was written.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PlainValidator, SerializeAsAny, WithJsonSchema
+
+from tfcluster.spec_backends import DockerSection, KubernetesSection, LocalSection
+from tfcluster.spec_parts import (
+    EnvSource,
+    ImagePull,
+    Ports,
+    RestartPolicy,
+    Restarts,
+    Roles,
+    RoleSpec,
+    Volumes,
+)
+from tfcluster.spec_train import TrainSpec, read_train, train_model
+from tfcluster.spec_types import (
+    Arguments,
+    Command,
+    Duration,
+    Env,
+    Frozen,
+    Label,
+    Seconds,
+    Size,
+    Text,
+    nothing_is,
+)
+
+__all__ = ["JobSpec", "RestartPolicy", "RoleSpec", "TrainSpec", "json_schema"]
+
+Backend = Literal["local", "docker", "kubernetes"]
+Strategy = Literal["between-graph", "multi-worker", "coordinator", "in-graph"]
+Success = Literal["chief", "workers", "all"]
+
+STRATEGY_OF_ALGORITHM: dict[str, Strategy] = {
+    "allreduce": "multi-worker",
+    "coordinator": "coordinator",
+    "in-graph": "in-graph",
+    "model-parallel": "in-graph",
+}
+
+
+class JobSpec(Frozen):
+    """A job for a cluster of TensorFlow tasks."""
+
+    name: Label = Field(description="The job's name; every task's name starts with it.")
+    backend: Backend = Field(
+        default="local", description="Where the job runs; --backend overrides it."
+    )
+    train: Annotated[
+        SerializeAsAny[TrainSpec] | None, PlainValidator(read_train), WithJsonSchema({})
+    ] = Field(default=None, description="Trains with the bundled trainer, with these settings.")
+    image: Text | None = Field(
+        default=None, description="The container image; the trainer's own if train is used."
+    )
+    command: Command | None = Field(
+        default=None, description="Your own program instead of train, as a list."
+    )
+    args: Arguments = Field(
+        default=[],
+        description="The program's arguments; $(TASK), $(INDEX), $(PS_HOSTS) and the like are"
+        " filled in per task.",
+    )
+    env: Env = Field(default={}, description="Environment variables of every task.")
+    env_from: Annotated[list[EnvSource], nothing_is(list)] = Field(
+        default=[], description="More variables, from files, secrets or config maps."
+    )
+    workdir: Text | None = Field(default=None, description="The folder that programs run in.")
+    volumes: Volumes = Field(default=[], description="What is mounted into every task.")
+    ports: Annotated[Ports, nothing_is(dict)] = Field(
+        default=Ports(), description="The ports of tasks that have their own address."
+    )
+    strategy: Strategy | None = Field(
+        default=None, description="How your own program distributes its work; shapes TF_CONFIG."
+    )
+    roles: Roles = Field(description="The roles and how many tasks each has.")
+    success: Success | None = Field(
+        default=None,
+        description="Whose success ends the job; if unset the chief's, else the workers', else"
+        " everyone's.",
+    )
+    restarts: Restarts = Field(
+        default=RestartPolicy(), description="Restarts of each task: a number, or limit and on."
+    )
+    start_timeout: Duration = Field(
+        default=120.0, description="How long tasks wait for each other to start."
+    )
+    deadline: Duration | None = Field(
+        default=None, description="When the whole job must have ended."
+    )
+    stop_grace: Seconds = Field(
+        default=10.0, description="How long a task may take to stop before it is killed."
+    )
+    barrier: Literal["tasks", "ports"] = Field(
+        default="tasks",
+        description="What programs wait for: every task's launcher, or the ports they need.",
+    )
+    shm: Size | None = Field(default=None, description="Shared memory of each task.")
+    image_pull: Annotated[ImagePull, nothing_is(dict)] = Field(
+        default=ImagePull(), description="When and how images are pulled."
+    )
+    logdir: Text | None = Field(
+        default=None, description="The folder for TensorBoard logs and results."
+    )
+    checkpoints: Text | None = Field(default=None, description="The folder for checkpoints.")
+    tensorboard: bool = Field(
+        default=False, description="Whether a TensorBoard runs next to the job."
+    )
+    local: Annotated[LocalSection, nothing_is(dict)] = Field(
+        default=LocalSection(), description="Settings of the local backend."
+    )
+    docker: Annotated[DockerSection, nothing_is(dict)] = Field(
+        default=DockerSection(), description="Settings of the docker backend."
+    )
+    kubernetes: Annotated[KubernetesSection, nothing_is(dict)] = Field(
+        default=KubernetesSection(), description="Settings of the kubernetes backend."
+    )
+
+    @property
+    def algorithm(self) -> str | None:
+        """The trainer's algorithm; None for a program of one's own."""
+        return None if self.train is None else self.train.algorithm_for("ps" in self.roles)
+
+    @property
+    def effective_strategy(self) -> Strategy:
+        """The strategy given, or the one that the algorithm implies."""
+        if self.algorithm is not None:
+            return STRATEGY_OF_ALGORITHM.get(self.algorithm, "between-graph")
+        return self.strategy or "between-graph"
+
+    @property
+    def effective_success(self) -> Success:
+        """The success rule given, or the default for these roles."""
+        if self.success is not None:
+            return self.success
+        return "chief" if "chief" in self.roles else "workers" if "worker" in self.roles else "all"
+
+    def restarts_of(self, role: str) -> RestartPolicy:
+        """The role's own restart policy, or the job's."""
+        return self.roles[role].restarts or self.restarts
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of cluster.yaml, for editors and for --set."""
+    return copy.deepcopy(_schema_with(train_model()))
+
+
+@functools.cache
+def _schema_with(train_section: type[TrainSpec]) -> dict[str, Any]:
+    schema = JobSpec.model_json_schema()
+    train = train_section.model_json_schema()
+    train["title"] = "TrainSpec"
+    definitions = schema.setdefault("$defs", {})
+    definitions.update(train.pop("$defs", {}))
+    definitions["TrainSpec"] = train
+    schema["properties"]["train"] = {
+        "anyOf": [{"$ref": "#/$defs/TrainSpec"}, {"type": "null"}],
+        "default": None,
+        "description": JobSpec.model_fields["train"].description,
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "tfcluster job",
+    }

@@ -1,0 +1,141 @@
+"""The parts of a spec that every backend reads: roles, volumes, restarts, ports."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from tfcluster.spec_types import (
+    Arguments,
+    Command,
+    Env,
+    Frozen,
+    Size,
+    Text,
+    matching,
+    nothing_is,
+    shown,
+    wrong,
+)
+
+MAX_REPLICAS = 10_000
+
+
+def exactly_one(part: Frozen, names: tuple[str, ...], what: str) -> None:
+    """Refuses a part that gives none or several of these keys."""
+    given = [name for name in names if getattr(part, name) is not None]
+    if not given:
+        raise wrong(f"{what} needs one of {', '.join(names)}")
+    if len(given) > 1:
+        raise wrong(f"{what} takes one of {', '.join(names)}, got {' and '.join(given)}")
+
+
+class EnvSource(Frozen):
+    """Where more environment variables come from, by reference: nothing secret in the spec."""
+
+    file: Text | None = Field(default=None, description="A file of NAME=value lines.")
+    secret: Text | None = Field(default=None, description="A Kubernetes Secret, by name.")
+    config_map: Text | None = Field(default=None, description="A Kubernetes ConfigMap, by name.")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> EnvSource:
+        exactly_one(self, ("file", "secret", "config_map"), "an env_from entry")
+        return self
+
+
+class Volume(Frozen):
+    """Something mounted into every task: a folder, a named volume, a claim, a secret."""
+
+    source: Text | None = Field(default=None, description="A folder or file of the host.")
+    name: Text | None = Field(default=None, description="A named Docker volume.")
+    claim: Text | None = Field(default=None, description="A Kubernetes PersistentVolumeClaim.")
+    secret: Text | None = Field(default=None, description="A Kubernetes Secret.")
+    config_map: Text | None = Field(default=None, description="A Kubernetes ConfigMap.")
+    target: Annotated[Text, matching(r"^/[^\0\n]*$", "expected an absolute path")] = Field(
+        description="Where the task finds it, an absolute path."
+    )
+    read_only: bool = Field(default=False, description="Whether the task may not write to it.")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Volume:
+        exactly_one(self, ("source", "name", "claim", "secret", "config_map"), "a volume")
+        return self
+
+
+class RestartPolicy(Frozen):
+    """How often a task's program is started again, and after which exit codes."""
+
+    limit: int = Field(default=3, ge=0, le=1000, description="Restarts per task; 0 for none.")
+    on: list[Annotated[int, Field(ge=1, le=255)]] | None = Field(
+        default=None, description="The exit codes that are worth a restart; all if unset."
+    )
+
+
+def _restarts(value: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return {"limit": value}
+    if value is not None and not isinstance(value, (dict, RestartPolicy)):
+        hint = "write restarts: 3, or restarts: {limit: 3, on: [1, 137]}"
+        raise wrong(f"expected an integer or a mapping, got {shown(value)}", hint)
+    return value
+
+
+Restarts = Annotated[
+    RestartPolicy, BeforeValidator(_restarts, json_schema_input_type=int | RestartPolicy)
+]
+Volumes = Annotated[list[Volume], nothing_is(list)]
+
+
+class Ports(Frozen):
+    """The ports that tasks listen on where each task has an address of its own."""
+
+    tensorflow: int = Field(default=2222, ge=1, le=65535, description="TensorFlow's gRPC port.")
+    control: int = Field(default=2223, ge=1, le=65535, description="The launcher's control port.")
+
+
+class ImagePull(Frozen):
+    """When and with which credentials images are pulled."""
+
+    policy: Literal["always", "missing", "never"] = Field(
+        default="missing", description="When the image is pulled."
+    )
+    secrets: Annotated[list[Text], nothing_is(list)] = Field(
+        default=[], description="Kubernetes image pull secrets, by name."
+    )
+
+
+class RoleSpec(Frozen):
+    """One role of the job: how many tasks, what each gets, and what it does differently."""
+
+    replicas: int = Field(
+        default=1, ge=1, le=MAX_REPLICAS, description="How many tasks the role has."
+    )
+    gpus: int = Field(default=0, ge=0, le=1024, description="GPUs for each task.")
+    cpu: Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)] | None = Field(
+        default=None, description="CPU cores for each task; fractions are fine."
+    )
+    memory: Size | None = Field(default=None, description="Memory for each task, such as 2Gi.")
+    image: Text | None = Field(default=None, description="The image, instead of the job's.")
+    command: Command | None = Field(default=None, description="The program, instead of the job's.")
+    args: Arguments | None = Field(default=None, description="The arguments, instead of the job's.")
+    env: Env = Field(default={}, description="Variables on top of the job's.")
+    workdir: Text | None = Field(
+        default=None, description="The folder to run in, instead of the job's."
+    )
+    volumes: Volumes = Field(default=[], description="Volumes on top of the job's.")
+    restarts: Restarts | None = Field(default=None, description="Restarts, instead of the job's.")
+
+
+Role = Annotated[RoleSpec, nothing_is(dict)]
+
+
+def in_order(roles: dict[str, RoleSpec]) -> dict[str, RoleSpec]:
+    """The roles in the order in which they are shown: chief, ps, worker, evaluator, others."""
+    known = ["chief", "ps", "worker", "evaluator"]
+    names = [name for name in known if name in roles]
+    names += sorted(name for name in roles if name not in known)
+    return {name: roles[name] for name in names}
+
+
+Roles = Annotated[dict[str, Role], AfterValidator(in_order), nothing_is(dict)]
