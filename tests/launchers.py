@@ -1,0 +1,134 @@
+"""A world of real launchers around small programs, without any backend."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tfcluster import launcher
+
+LAUNCHER = Path(launcher.__file__)
+SERVE_FOR_EVER = (
+    "import socket, time; server = socket.create_server(('127.0.0.1', $(PORT))); time.sleep(600)"
+)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def role(argv: list[str], replicas: int = 1, **changes: Any) -> dict[str, Any]:
+    base: dict[str, Any] = {
+        "replicas": replicas,
+        "argv": argv,
+        "env": {},
+        "addresses": [f"127.0.0.1:{free_port()}" for _ in range(replicas)],
+        "control": [f"127.0.0.1:{free_port()}" for _ in range(replicas)],
+        "restarts": {"limit": 0, "on": None},
+        "needs": [],
+        "serves": False,
+    }
+    return {**base, **changes}
+
+
+def ps(code: str = SERVE_FOR_EVER, **changes: Any) -> dict[str, Any]:
+    return role(python(code), **{"serves": True, **changes})
+
+
+def worker(code: str, replicas: int = 1, **changes: Any) -> dict[str, Any]:
+    return role(python(code), replicas, **{"needs": ["ps"], **changes})
+
+
+class World:
+    """Launchers of one plan, with their records, in one folder."""
+
+    def __init__(self, folder: Path, roles: dict[str, dict[str, Any]], **settings: Any):
+        self.folder = folder
+        self.plan: dict[str, Any] = {
+            "job": "test",
+            "run": "run1",
+            "success": "workers",
+            "start_timeout": 20,
+            "deadline": None,
+            "stop_grace": 5,
+            "barrier": "tasks",
+            "bind": "127.0.0.1",
+            "cluster_roles": [name for name in roles if name != "evaluator"],
+            "roles": roles,
+            **settings,
+        }
+        (folder / "launch.json").write_text(json.dumps(self.plan))
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, *tasks: str, interpreter: str = sys.executable, extra: tuple[str, ...] = ()):
+        for task in tasks or launcher.tasks_of(self.plan):
+            argv = [interpreter, "-I", str(LAUNCHER), "--plan", str(self.folder / "launch.json")]
+            argv += ["--task", task, "--record", str(self.folder / f"{task}.json"), *extra]
+            out, err = self.folder / f"{task}.out", self.folder / f"{task}.err"
+            with open(out, "ab") as stdout, open(err, "ab") as stderr:
+                self.processes[task] = subprocess.Popen(
+                    argv, stdout=stdout, stderr=stderr, start_new_session=True
+                )
+        return self
+
+    def wait(self, task: str, timeout: float = 60) -> int:
+        return self.processes[task].wait(timeout)
+
+    def codes(self, timeout: float = 60) -> dict[str, int]:
+        return {task: self.wait(task, timeout) for task in self.processes}
+
+    def record(self, task: str) -> dict[str, Any]:
+        return json.loads((self.folder / f"{task}.json").read_text())
+
+    def ask(self, task: str, **message: Any) -> dict[str, Any]:
+        question = {"run": self.plan["run"], "ask": "state", **message}
+        return launcher.ask(launcher.control_address(self.plan, task), question)
+
+    def out(self, task: str) -> bytes:
+        return (self.folder / f"{task}.out").read_bytes()
+
+    def err(self, task: str) -> str:
+        return (self.folder / f"{task}.err").read_text()
+
+    def state_becomes(self, task: str, *states: str) -> dict[str, Any]:
+        def there() -> bool:
+            try:
+                return self.record(task)["state"] in states
+            except FileNotFoundError:
+                return False
+
+        until(there, f"{task} to become {' or '.join(states)}")
+        return self.record(task)
+
+    def close(self) -> None:
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in self.processes.values():
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait(10)
+
+
+def until(condition: Callable[[], Any], what: str, timeout: float = 30) -> None:
+    """Wait for a named condition."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {timeout:g} s for {what}"
+        time.sleep(0.02)
