@@ -1,0 +1,66 @@
+"""Where tasks run. One protocol; each backend translates its SDK's errors into ours."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, cast
+
+from tfcluster.errors import UsageError
+
+if TYPE_CHECKING:
+    from tfcluster.archive import Run
+    from tfcluster.changes import Change
+    from tfcluster.events import JobStatus, LogLine, LogQuery
+    from tfcluster.plan import Plan
+    from tfcluster.spec import JobSpec
+
+BACKENDS = {
+    "docker": "tfcluster.backends.docker",
+    "local": "tfcluster.backends.local",
+}
+
+
+class Backend(Protocol):
+    """What every backend can do. No method prints; what happened goes to the run's events."""
+
+    def check(self, spec: JobSpec, base: Path) -> None:
+        """Raise unless all that the spec asks for can be honoured; paths are relative to `base`."""
+
+    def plan(self, spec: JobSpec, run: Run | None, base: Path) -> Plan:
+        """The plan of this spec here: addresses chosen anew, or those of the run it continues."""
+
+    def apply(self, run: Run, plan: Plan, changes: Sequence[Change]) -> None:
+        """Make the changes true. Returns when every task was started, not when it is ready."""
+
+    def observe(self, run: Run) -> JobStatus:
+        """What is true now. An empty observation is "not found", never "succeeded"."""
+
+    def logs(self, run: Run, query: LogQuery) -> Iterator[LogLine]:
+        """The lines wanted, oldest first; with follow, until the run is over."""
+
+    def exec(self, run: Run, task: str, argv: Sequence[str]) -> int:
+        """Run a command in a task's surroundings on this terminal; its exit code."""
+
+    def restart(self, run: Run, tasks: Sequence[str]) -> None:
+        """Start the programs of these tasks again, in place."""
+
+    def delete(
+        self, run: Run, *, grace: float, keep_going: Callable[[], bool] = lambda: True
+    ) -> None:
+        """End every task, politely for `grace` seconds or while keep_going() says so, then surely.
+
+        Idempotent; afterwards nothing of the run is left running and its record is complete.
+        """
+
+
+def load_backend(name: str) -> Backend:
+    """The backend called `name`, imported only now."""
+    if name not in BACKENDS:
+        raise UsageError(
+            f'backend "{name}" is not part of this version',
+            hint=f"known backends: {', '.join(sorted(BACKENDS))}",
+        )
+    module = importlib.import_module(BACKENDS[name])
+    return cast(Backend, module.BACKEND)

@@ -1,0 +1,58 @@
+"""The difference between two plans, as data: what has to happen to each task, and why."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from tfcluster.plan import Plan, RolePlan
+
+
+@dataclass(frozen=True)
+class Change:
+    """What has to happen to one task, and why."""
+
+    action: str  # create, replace, keep or remove
+    task: str
+    why: str = ""
+
+
+def compare(old: Plan | None, new: Plan) -> tuple[Change, ...]:
+    """The changes that lead from the old plan's tasks to the new plan's."""
+    before = old.digests() if old else {}
+    after = new.digests()
+    changes = [
+        Change("create", task)
+        if task not in before
+        else Change("keep", task)
+        if before[task] == digest
+        else Change("replace", task, difference(old, new, task))
+        for task, digest in after.items()
+    ]
+    return (*changes, *(Change("remove", task) for task in before if task not in after))
+
+
+def difference(old: Plan | None, new: Plan, task: str) -> str:
+    """Which parts of a task's plan differ, in words."""
+    assert old is not None
+    name = task.rpartition("-")[0]
+    parts = role_parts(old.role(name)) ^ role_parts(new.role(name))
+    changed = sorted({part for part, _ in parts})
+    before = {role.role: role.replicas for role in old.roles}
+    after = {role.role: role.replicas for role in new.roles}
+    # Everybody's host list holds everybody, so a change of one count concerns all tasks.
+    changed += sorted(
+        f"{role} count (TF_CONFIG is fixed at start)"
+        for role in {*before, *after}
+        if before.get(role) != after.get(role)
+    )
+    return ", ".join(part for part in changed if part != "replicas") or "job settings"
+
+
+def role_parts(role: RolePlan) -> set[tuple[str, str]]:
+    ignored = {"addresses", "control", "cpus", "task_env", "digest", "role"}
+    return {
+        (key.replace("argv", "arguments"), json.dumps(value, sort_keys=True))
+        for key, value in asdict(role).items()
+        if key not in ignored
+    }

@@ -1,0 +1,349 @@
+"""The plan: every task with its address, argv, env, TF_CONFIG and resources. Frozen data.
+
+A plan is stored per role, with what differs between tasks (host lists, TF_CONFIG) filled in on
+demand: a job of 10,000 tasks stays a page of data, and planning costs grow with the tasks, not
+with their square. The rules that fill it in live in the launcher, which applies the same ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from tfcluster import launcher
+from tfcluster.archive import Run, read_json
+from tfcluster.errors import MissingError
+from tfcluster.redaction import looks_secret, redacted_argv
+
+if TYPE_CHECKING:
+    from tfcluster.spec import JobSpec, RoleSpec
+
+ROLE_ORDER = ("chief", "ps", "worker", "evaluator")
+
+STRATEGY_NEEDS: dict[str, dict[str, tuple[str, ...]]] = {
+    # strategy -> role -> the roles whose servers it needs
+    "between-graph": {"chief": ("ps",), "worker": ("ps",), "evaluator": ("ps",)},
+    "multi-worker": {"chief": ("worker",), "worker": ("chief", "worker")},
+    "coordinator": {"chief": ("ps", "worker")},
+    "in-graph": {"chief": ("ps", "worker"), "worker": ("ps",)},
+}
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a task may use; None means no limit."""
+
+    cpu: float | None = None
+    memory: int | None = None
+    gpus: int = 0
+
+
+@dataclass(frozen=True)
+class RolePlan:
+    """All tasks of one role. argv and env may hold placeholders such as $(INDEX)."""
+
+    role: str
+    replicas: int
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    env_files: tuple[str, ...]
+    workdir: str | None
+    restarts: int
+    restart_on: tuple[int, ...] | None
+    needs: tuple[str, ...]
+    serves: bool
+    resources: Resources
+    addresses: tuple[str, ...] = ()
+    control: tuple[str, ...] = ()
+    cpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    task_env: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    container: Mapping[str, Any] = field(default_factory=dict)  # image, mounts, …: plain data
+    digest: str = ""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task, everything filled in."""
+
+    name: str
+    role: str
+    index: int
+    address: str
+    control: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    tf_config: Mapping[str, Any]
+    resources: Resources
+    digest: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "task": self.name,
+            "role": self.role,
+            "index": self.index,
+            "address": self.address,
+            "control": self.control,
+            "argv": redacted_argv(self.argv),
+            "env": masked(self.env),
+            "tfConfig": self.tf_config,
+            "resources": asdict(self.resources),
+            "digest": self.digest,
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one spec means on one backend."""
+
+    job: str
+    backend: str
+    strategy: str
+    success: str
+    start_timeout: float
+    deadline: float | None
+    stop_grace: float
+    barrier: str
+    cluster_roles: tuple[str, ...]
+    roles: tuple[RolePlan, ...]
+    logdir: str | None = None
+    checkpoints: str | None = None
+    bind: str = "0.0.0.0"
+    site: Mapping[str, Any] = field(default_factory=dict)  # what only the backend reads
+
+    def role(self, name: str) -> RolePlan:
+        return next(role for role in self.roles if role.role == name)
+
+    @property
+    def task_names(self) -> tuple[str, ...]:
+        return tuple(
+            f"{role.role}-{index}" for role in self.roles for index in range(role.replicas)
+        )
+
+    @property
+    def size(self) -> int:
+        return sum(role.replicas for role in self.roles)
+
+    def digests(self) -> dict[str, str]:
+        """Per task, what changes whenever the task would have to be replaced."""
+        return {
+            f"{role.role}-{index}": role.digest
+            for role in self.roles
+            for index in range(role.replicas)
+        }
+
+    def launch(self, run: str) -> dict[str, Any]:
+        """What launchers read."""
+        return {
+            "version": 1,
+            "job": self.job,
+            "run": run,
+            "success": self.success,
+            "start_timeout": self.start_timeout,
+            "deadline": self.deadline,
+            "stop_grace": self.stop_grace,
+            "barrier": self.barrier,
+            "bind": self.bind,
+            "logdir": self.logdir,
+            "checkpoints": self.checkpoints,
+            "cluster_roles": list(self.cluster_roles),
+            "roles": {role.role: launch_role(role) for role in self.roles},
+        }
+
+    def tasks(self, run: str = "") -> Iterator[Task]:
+        """Every task, in order."""
+        launch = self.launch(run)
+        for role in self.roles:
+            for index in range(role.replicas):
+                yield filled_task(launch, role, index)
+
+    def task(self, name: str, run: str = "") -> Task:
+        """One task by name."""
+        launch = self.launch(run)
+        try:
+            role, index = launcher.split_task(launch, name)
+        except ValueError:
+            raise MissingError(
+                f'job "{self.job}" has no task "{name}"', hint=known_tasks(self)
+            ) from None
+        return filled_task(launch, self.role(role), index)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"schemaVersion": 1, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Plan:
+        fields = {key: value for key, value in data.items() if key != "schemaVersion"}
+        fields["roles"] = tuple(role_from_dict(role) for role in data["roles"])
+        fields["cluster_roles"] = tuple(data["cluster_roles"])
+        return cls(**fields)
+
+
+def stored_plan(run: Run) -> Plan | None:
+    """The plan that a run follows now; None before it has one."""
+    data = read_json(run.path / "plan.json")
+    return Plan.from_dict(data) if data else None
+
+
+def role_from_dict(data: Mapping[str, Any]) -> RolePlan:
+    lists = ("argv", "env_files", "needs", "addresses", "control")
+    fields = {**data, **{name: tuple(data[name]) for name in lists}}
+    fields["restart_on"] = None if data["restart_on"] is None else tuple(data["restart_on"])
+    fields["resources"] = Resources(**data["resources"])
+    fields["cpus"] = {key: tuple(value) for key, value in data["cpus"].items()}
+    return RolePlan(**fields)
+
+
+def launch_role(role: RolePlan) -> dict[str, Any]:
+    return {
+        "replicas": role.replicas,
+        "argv": list(role.argv),
+        "env": dict(role.env),
+        "env_files": list(role.env_files),
+        "workdir": role.workdir,
+        "addresses": list(role.addresses),
+        "control": list(role.control),
+        "restarts": {
+            "limit": role.restarts,
+            "on": None if role.restart_on is None else list(role.restart_on),
+        },
+        "needs": list(role.needs),
+        "serves": role.serves,
+        "mask_gpus": role.resources.gpus == 0,
+        "memory_limit": role.resources.memory,
+        "cpus": {index: list(cores) for index, cores in role.cpus.items()},
+        "task_env": {index: dict(env) for index, env in role.task_env.items()},
+    }
+
+
+def filled_task(launch: Mapping[str, Any], role: RolePlan, index: int) -> Task:
+    data = dict(launch)
+    env = launcher.program_env(data, role.role, index)
+    return Task(
+        name=f"{role.role}-{index}",
+        role=role.role,
+        index=index,
+        address=role.addresses[index],
+        control=role.control[index],
+        argv=tuple(launcher.program_argv(data, role.role, index)),
+        env=env,
+        tf_config=json.loads(env["TF_CONFIG"]),
+        resources=role.resources,
+        digest=role.digest,
+    )
+
+
+def masked(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment as it may be shown: values whose names look secret are hidden."""
+    return {key: "***" if looks_secret(key) else value for key, value in env.items()}
+
+
+def known_tasks(plan: Plan) -> str:
+    names = plan.task_names
+    shown = ", ".join(names[:12]) + (f", … ({len(names)} in all)" if len(names) > 12 else "")
+    return f"tasks: {shown}"
+
+
+# -- From spec to plan -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a backend adds to a spec to make it a plan."""
+
+    backend: str
+    python: str
+    address: Callable[[str, int], tuple[str, str]]  # role, index -> task and control host:port
+    logdir: str
+    checkpoints: str
+    bind: str = "0.0.0.0"
+    # role -> what its containers are made of, as JSON; part of the digest
+    container: Callable[[str], Mapping[str, Any]] = lambda role: {}
+    settings: Mapping[str, Any] = field(default_factory=dict)  # becomes Plan.site
+
+
+def plan_job(spec: JobSpec, site: Site) -> Plan:
+    """The plan of a spec at a site. The same spec gives the same digests at every site."""
+    strategy = spec.effective_strategy
+    order = [name for name in ROLE_ORDER if name in spec.roles]
+    order += sorted(name for name in spec.roles if name not in ROLE_ORDER)
+    counts = {name: spec.roles[name].replicas for name in order}
+    needed = {
+        need
+        for name in order
+        for need in STRATEGY_NEEDS[strategy].get(name, ())
+        if need in spec.roles and (need != name or counts[name] > 1)
+    }
+    plan = Plan(
+        job=spec.name,
+        backend=site.backend,
+        strategy=strategy,
+        success=spec.effective_success,
+        start_timeout=spec.start_timeout,
+        deadline=spec.deadline,
+        stop_grace=spec.stop_grace,
+        barrier=spec.barrier,
+        cluster_roles=tuple(name for name in order if in_cluster(name, strategy)),
+        roles=tuple(plan_role(spec, name, site, strategy, name in needed) for name in order),
+        logdir=spec.logdir or site.logdir,
+        checkpoints=spec.checkpoints or site.checkpoints,
+        bind=site.bind,
+        site=site.settings,
+    )
+    return replace(plan, roles=tuple(with_digest(plan, role, counts) for role in plan.roles))
+
+
+def in_cluster(role: str, strategy: str) -> bool:
+    """TensorFlow leaves the evaluator out of `cluster`; TF2 strategies know no other roles."""
+    if role == "evaluator":
+        return False
+    return role in ROLE_ORDER or strategy in ("between-graph", "in-graph")
+
+
+def plan_role(spec: JobSpec, name: str, site: Site, strategy: str, needed: bool) -> RolePlan:
+    role = spec.roles[name]
+    needs = tuple(need for need in STRATEGY_NEEDS[strategy].get(name, ()) if need in spec.roles)
+    pairs = [site.address(name, index) for index in range(role.replicas)]
+    restarts = spec.restarts_of(name)
+    return RolePlan(
+        role=name,
+        replicas=role.replicas,
+        argv=tuple(role_argv(spec, role, site)),
+        env={**train_env(spec), **spec.env, **role.env},
+        env_files=tuple(source.file for source in spec.env_from if source.file is not None),
+        workdir=role.workdir or spec.workdir,
+        restarts=restarts.limit,
+        restart_on=None if restarts.on is None else tuple(restarts.on),
+        needs=needs,
+        serves=needed and (name == "ps" or strategy in ("coordinator", "in-graph")),
+        resources=Resources(role.cpu, role.memory.bytes if role.memory else None, role.gpus),
+        addresses=tuple(task for task, _ in pairs),
+        control=tuple(control for _, control in pairs),
+        container=site.container(name),
+    )
+
+
+def role_argv(spec: JobSpec, role: RoleSpec, site: Site) -> list[str]:
+    if role.command is not None:
+        return [*role.command, *(role.args or ())]
+    if spec.command is not None:
+        return [*spec.command, *(role.args if role.args is not None else spec.args)]
+    argv = [site.python, "-m", "trainer"]
+    if spec.train is not None:
+        argv += spec.train.flags()
+    return [*argv, "--logdir", "$(LOGDIR)", "--checkpoints", "$(CHECKPOINTS)"]
+
+
+def train_env(spec: JobSpec) -> dict[str, str]:
+    # A folder called trainer in the user's directory must not be taken for the bundled one.
+    return {"TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONSAFEPATH": "1"} if spec.train is not None else {}
+
+
+def with_digest(plan: Plan, role: RolePlan, counts: Mapping[str, int]) -> RolePlan:
+    """A digest over all that makes a task what it is, except where it happens to listen."""
+    content = asdict(replace(role, addresses=(), control=(), cpus={}, task_env={}, digest=""))
+    shared = [plan.strategy, plan.success, plan.start_timeout, plan.deadline, plan.stop_grace]
+    data = json.dumps([content, shared, plan.barrier, dict(counts)], sort_keys=True)
+    return replace(role, digest=hashlib.sha256(data.encode()).hexdigest()[:16])

@@ -1,0 +1,100 @@
+"""Artifacts from a plan: the templates of manifests/, filled in so that values stay values."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import json
+import shlex
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfcluster import launcher
+from tfcluster.errors import UsageError
+
+if TYPE_CHECKING:
+    import jinja2
+
+    from tfcluster.plan import Plan
+
+
+def resources(name: str) -> Path:
+    """A top-level folder of the project: inside the wheel, or beside the package in a checkout."""
+    package = Path(__file__).parent
+    installed = package / f"_{name}"
+    return installed if installed.is_dir() else package.parent / name
+
+
+def environment() -> jinja2.Environment:
+    import jinja2
+
+    env = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(resources("manifests")),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        autoescape=False,  # the filters below quote for sh and JSON; there is no HTML here
+    )
+    filters: dict[str, Callable[[Any], str]] = {
+        "sh": lambda value: shlex.quote(str(value)),
+        "json": lambda value: json.dumps(value, indent=1),
+        "comment": lambda value: json.dumps(str(value)),
+        "packed": packed,
+    }
+    env.filters.update(filters)
+    return env
+
+
+def packed(text: str) -> str:
+    """Text as base64 lines, for scripts that carry a file."""
+    data = base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+    return "\n".join(data[start : start + 100] for start in range(0, len(data), 100))
+
+
+def render_local(plan: Plan) -> str:
+    """A shell script that runs the job by itself, with no tfcluster installed."""
+    launch = plan.launch("rendered")
+    folders = [folder for folder in (plan.logdir, plan.checkpoints) if folder]
+    template = environment().get_template("local/run.sh.j2")
+    source = Path(launcher.__file__).read_text(encoding="utf-8")
+    return template.render(
+        plan=plan, launch=launch, launcher=source, folders=folders, python=sys.executable
+    )
+
+
+def later(module: str, function: str) -> Callable[[Plan], str]:
+    """A target that lives with its backend, imported when it is asked for."""
+
+    def render(plan: Plan) -> str:
+        made: str = getattr(importlib.import_module(f"tfcluster.backends.{module}"), function)(plan)
+        return made
+
+    return render
+
+
+TARGETS: dict[str, Callable[[Plan], str]] = {
+    "local": render_local,
+    "kubernetes": later("kube_render", "render_kubernetes"),
+    "jobset": later("kube_operators", "render_jobset"),
+    "tfjob": later("kube_operators", "render_tfjob"),
+}
+# target -> the backend whose plan it is made from, where that is not called like it
+BACKEND_OF = {"jobset": "kubernetes", "tfjob": "kubernetes"}
+
+
+def render_plan(plan: Plan, target: str) -> str:
+    """The artifact of a plan for one target."""
+    if target not in TARGETS:
+        raise UsageError(
+            f'render target "{target}" is not part of this version',
+            hint=f"known targets: {', '.join(sorted(TARGETS))}",
+        )
+    needed = BACKEND_OF.get(target, target)
+    if plan.backend != needed:
+        raise UsageError(
+            f"--target {target} needs a plan for {needed}, and this one is for {plan.backend}",
+            hint=f"add --backend {needed}",
+        )
+    return TARGETS[target](plan)
