@@ -1,0 +1,1 @@
+"""One module per verb; each holds a function `command`."""

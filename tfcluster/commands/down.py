@@ -1,0 +1,101 @@
+"""`tfcluster down`: stop the job. Quiet when there is nothing to stop."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tfcluster import console
+from tfcluster.archive import Run, all_jobs, home, latest_run
+from tfcluster.commands import options
+from tfcluster.commands.attach import watched_signals
+from tfcluster.converge import bring_down
+from tfcluster.errors import EXIT_INTERRUPTED, EXIT_OK, MissingError, UsageError
+from tfcluster.plan import stored_plan
+from tfcluster.tables import counted
+
+DEFAULT_GRACE = 10.0
+
+
+def command(
+    file: options.File = None,
+    job: options.Job = None,
+    all_: Annotated[bool, typer.Option("--all", help="Stop every job.")] = False,
+    grace: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Kill after this.  [default: stop_grace]"),
+    ] = None,
+    volumes: Annotated[
+        bool, typer.Option("--volumes", help="Delete checkpoints and summaries too; asks.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> int:
+    """Stop the job: politely, then surely. Its logs and its record are kept.
+
+    Safe to call twice, during up, and when nothing is there.
+    """
+    limit = None if grace is None else options.seconds(grace, "--grace")
+    try:
+        names = all_jobs() if all_ else [options.find_job(file, job)]
+    except MissingError as error:
+        console.say(f"Nothing to stop: {error.message}.")
+        return EXIT_OK
+    runs = [run for name in names if (run := latest_run(name)) is not None]
+    if volumes and not yes:
+        confirm_deletion(runs)
+    with watched_signals() as presses:
+        presses.deferred = "Killing what is left; press Ctrl-C again to give up."
+        for run in runs:
+            stop(run, limit, lambda: presses.count < 1)
+    if not runs:
+        console.say("Nothing to stop.")
+    if volumes:
+        for run in runs:
+            delete_output(run)
+    return EXIT_INTERRUPTED if presses.count else EXIT_OK
+
+
+def stop(run: Run, grace: float | None, keep_going: Callable[[], bool]) -> None:
+    if run.final_status() is not None:
+        console.say(f'Nothing to stop: job "{run.job}" is not running.')
+        return
+    plan = stored_plan(run)
+    if grace is None:
+        grace = plan.stop_grace if plan else DEFAULT_GRACE
+    bring_down(run, grace=grace, keep_going=keep_going)
+    count = counted(plan.size if plan else 0, "task")
+    console.success(f"Stopped {count}; logs are kept: tfcluster logs --run {run.id}")
+
+
+def output_folders(run: Run) -> list[Path]:
+    """Where the run's tasks wrote checkpoints and summaries."""
+    plan = stored_plan(run)
+    folders = (plan.logdir, plan.checkpoints) if plan else ()
+    return [Path(folder) for folder in folders if folder and Path(folder).exists()]
+
+
+def confirm_deletion(runs: list[Run]) -> None:
+    folders = [str(folder) for run in runs for folder in output_folders(run)]
+    if not folders:
+        return
+    if not console.is_terminal(sys.stdin):
+        raise UsageError("--volumes deletes data and asks first", hint="say so with --yes")
+    console.say("This deletes:\n" + "\n".join(f"  {folder}" for folder in folders))
+    typer.confirm("Go on?", abort=True, err=True)
+
+
+def delete_output(run: Run) -> None:
+    for folder in output_folders(run):
+        if not folder.exists():
+            continue  # it was inside the one before
+        # A folder that the person named in the spec may hold more than this job's files.
+        if home() not in folder.resolve().parents:
+            console.say(f"Left alone: {folder} (named in the spec)")
+            continue
+        shutil.rmtree(folder, ignore_errors=True)
+        console.success(f"Deleted {folder}")

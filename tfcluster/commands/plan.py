@@ -1,0 +1,141 @@
+"""`tfcluster plan`: every task as it would be started."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from tfcluster import console
+from tfcluster.backends import load_backend
+from tfcluster.commands import options
+from tfcluster.converge import base_folder, live_run
+from tfcluster.errors import EXIT_OK, UsageError
+from tfcluster.events import SCHEMA_VERSION
+from tfcluster.loader import LoadedSpec
+from tfcluster.plan import Plan, Resources, Task, masked
+from tfcluster.quantities import format_bytes
+
+
+def command(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SPEC|TASK", help="The spec, and one task such as worker-1."),
+    ] = None,
+    file: options.File = None,
+    var: options.Var = None,
+    set_: options.Set = None,
+    backend: options.Backend = None,
+    output: Annotated[
+        Literal["table", "json"], typer.Option("--output", "-o", help="The form of the output.")
+    ] = "table",
+) -> int:
+    """Show every task as it would be started; with TASK, everything about that one."""
+    spec, task = split_words(words or [])
+    plan = planned(options.load(spec, file, var, set_, backend))
+    if task is not None:
+        chosen = plan.task(task)
+        if output == "json":
+            options.print_json({"schemaVersion": SCHEMA_VERSION, **chosen.to_dict()})
+        else:
+            console.data("\n".join(task_lines(plan, chosen)))
+    elif output == "json":
+        print_plan(plan)
+    else:
+        console.data("\n".join(plan_lines(plan)))
+    return EXIT_OK
+
+
+def split_words(words: list[str]) -> tuple[str | None, str | None]:
+    """A single word is a task unless it is, or looks like, a file."""
+    if len(words) > 2:
+        raise UsageError(f"one spec and one task, not {len(words)} words")
+    if len(words) == 1 and not looks_like_file(words[0]):
+        return None, words[0]
+    spec, task, *_ = [*words, None, None]
+    return spec, task
+
+
+def looks_like_file(word: str) -> bool:
+    return word.endswith((".yaml", ".yml")) or "/" in word or Path(word).exists()
+
+
+def planned(loaded: LoadedSpec) -> Plan:
+    """The plan, with the addresses of the job that runs, if it runs."""
+    spec = loaded.spec
+    found = live_run(spec.name)
+    run = found[0] if found and found[0].backend == spec.backend else None
+    return load_backend(spec.backend).plan(spec, run, base_folder(loaded))
+
+
+def print_plan(plan: Plan) -> None:
+    """One JSON document, written task by task: each TF_CONFIG names every task."""
+    head = {
+        "schemaVersion": SCHEMA_VERSION,
+        "job": plan.job,
+        "backend": plan.backend,
+        "strategy": plan.strategy,
+        "success": plan.success,
+        "logdir": plan.logdir,
+        "checkpoints": plan.checkpoints,
+    }
+    opening = json.dumps(head, indent=2, ensure_ascii=False).removesuffix("\n}")
+    console.data(f'{opening},\n  "tasks": [')
+    for number, task in enumerate(plan.tasks(), start=1):
+        comma = "," if number < plan.size else ""
+        console.data(f"    {json.dumps(task.to_dict(), ensure_ascii=False)}{comma}")
+    console.data("  ]\n}")
+
+
+def resources_text(resources: Resources) -> str:
+    parts = []
+    if resources.cpu is not None:
+        parts.append(f"{resources.cpu:g} cpu")
+    if resources.memory is not None:
+        parts.append(format_bytes(resources.memory))
+    if resources.gpus:
+        parts.append(f"{resources.gpus} gpu")
+    return ", ".join(parts) or "no limit"
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    rows = []
+    for role in plan.roles:
+        resources = resources_text(role.resources)
+        restarts = str(role.restarts)
+        if role.restart_on is not None:
+            restarts += f" (on {', '.join(map(str, role.restart_on))})"
+        rows += [
+            [f"{role.role}-{index}", role.addresses[index], resources, restarts]
+            for index in range(role.replicas)
+        ]
+    head = f"{plan.job} ({plan.backend}, {plan.strategy}): done when {done_when(plan)}"
+    return [head, *console.table(["TASK", "ADDRESS", "RESOURCES", "RESTARTS"], rows)]
+
+
+def done_when(plan: Plan) -> str:
+    words = {"chief": "the chief has succeeded", "workers": "all workers have succeeded"}
+    return words.get(plan.success, "all tasks have succeeded")
+
+
+def task_lines(plan: Plan, task: Task) -> list[str]:
+    """Everything about one task."""
+    role = plan.role(task.role)
+    facts = [
+        ("address", task.address),
+        ("control", task.control),
+        ("resources", resources_text(task.resources)),
+        ("restarts", str(role.restarts)),
+        ("waits for", ", ".join(role.needs) or "nobody"),
+        ("folder", role.workdir or "the spec's folder"),
+        ("command", shlex.join(task.argv)),
+    ]
+    lines = [task.name, *(f"  {name:10} {value}" for name, value in facts), "  environment"]
+    env = masked(task.env)
+    tf_config = env.pop("TF_CONFIG")
+    lines += [f"    {name}={value}" for name, value in sorted(env.items())]
+    pretty = json.dumps(json.loads(tf_config), indent=2).splitlines()
+    return [*lines, "  TF_CONFIG", *(f"    {line}" for line in pretty)]

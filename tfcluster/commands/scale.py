@@ -1,0 +1,93 @@
+"""`tfcluster scale`: another number of tasks in a role, in the same run."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tfcluster import console
+from tfcluster.archive import Run
+from tfcluster.commands import options
+from tfcluster.converge import Deployment, deploy
+from tfcluster.errors import EXIT_OK, MissingError, UsageError
+from tfcluster.similar import did_you_mean
+from tfcluster.tables import counted
+
+
+def command(
+    roles: Annotated[list[str], typer.Argument(metavar="ROLE=N", help="As in worker=4.")],
+    var: options.Var = None,
+    set_: options.Set = None,
+    file: options.File = None,
+    job: options.Job = None,
+) -> int:
+    """Change how many tasks a role has, in the running job.
+
+    Every program learns its peers from TF_CONFIG when it starts, so a change of one role's count
+    starts all programs again; they go on from their checkpoints.
+    """
+    run = options.find_job_run(file, job)
+    options.running(run)
+    before = {role.role: role.replicas for role in options.plan_of(run).roles}
+    wanted = counts(roles, before)
+    spec = spec_of(run)
+    overrides = [*run.record.get("overrides", ()), *(set_ or ())]
+    overrides += [f"roles.{name}.replicas={count}" for name, count in wanted.items()]
+    variables = remembered(run, options.variables(var))
+    loaded = options.load(str(spec), None, variables, overrides, run.backend)
+    if hashlib.sha256(loaded.source.encode()).hexdigest() != run.record.get("sourceHash"):
+        console.warn(f"{spec.name} has changed since run {run.id} began; that is applied as well")
+    deployment = deploy(loaded, folder=Path(run.record["folder"]), same_run=True)
+    report(deployment, before, wanted)
+    return EXIT_OK
+
+
+def counts(words: list[str], known: dict[str, int]) -> dict[str, int]:
+    """What was asked for, role by role."""
+    wanted = {}
+    for word in words:
+        role, _, number = word.partition("=")
+        if not number.isdecimal() or int(number) < 1:
+            raise UsageError(f'"{word}": expected ROLE=N', hint="as in: tfcluster scale worker=4")
+        if role not in known:
+            hint = did_you_mean(role, known) or f"roles: {', '.join(known)}"
+            raise MissingError(f'the job has no role "{role}"', hint=hint)
+        wanted[role] = int(number)
+    return wanted
+
+
+def spec_of(run: Run) -> Path:
+    """The file that the run came from."""
+    record = run.record
+    if not record.get("spec") or not Path(record["spec"]).is_file():
+        raise MissingError(
+            f"the spec of run {run.id} is not there any more: {record.get('spec')}",
+            hint="use: tfcluster up SPEC --set roles.worker.replicas=N",
+        )
+    return Path(record["spec"])
+
+
+def remembered(run: Run, given: dict[str, str]) -> list[str]:
+    """The variables that the job was brought up with; secret ones were not kept."""
+    known = {**run.record.get("variables", {}), **given}
+    missing = [name for name, value in known.items() if value is None]
+    if missing:
+        again = " ".join(f"--var {name}=…" for name in missing)
+        raise UsageError("the job was brought up with secrets", hint=f"give them again: {again}")
+    return [f"{name}={value}" for name, value in known.items()]
+
+
+def report(deployment: Deployment, before: dict[str, int], wanted: dict[str, int]) -> None:
+    for role, count in wanted.items():
+        console.success(f"{role}: {before[role]} → {count} (run {deployment.run.id})")
+    restarted = sum(change.action == "replace" for change in deployment.changes)
+    if deployment.unchanged:
+        console.say("Nothing to change.")
+    elif restarted:
+        console.say(
+            f"{counted(restarted, 'running task')} restarted: the list of hosts (TF_CONFIG) is "
+            "fixed when a program starts. They go on from their checkpoints."
+        )

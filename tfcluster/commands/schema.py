@@ -1,0 +1,14 @@
+"""`tfcluster schema`: the JSON Schema of cluster.yaml."""
+
+from __future__ import annotations
+
+from tfcluster.commands import options
+from tfcluster.errors import EXIT_OK
+
+
+def command() -> int:
+    """Print the JSON Schema of cluster.yaml, for editors and other programs."""
+    from tfcluster.spec import json_schema
+
+    options.print_json(json_schema())
+    return EXIT_OK
