@@ -32,7 +32,7 @@ def test_the_example_trains_both_workers_take_part_and_every_ps_ends_by_itself(t
     }
     result = status["result"]
     assert result["accuracy"] >= 0.95
-    updates = {task: entry["updates"] for task, entry in result["per_task"].items()}
+    updates = {task: entry["steps"] for task, entry in result["per_task"].items()}
     assert sum(updates.values()) == result["global_step"]
     assert min(updates.values()) >= 0.2 * sum(updates.values())
     after = tfcluster("logs", "worker-1")
