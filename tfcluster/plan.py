@@ -338,7 +338,7 @@ def role_argv(spec: JobSpec, role: RoleSpec, site: Site) -> list[str]:
 
 def train_env(spec: JobSpec) -> dict[str, str]:
     # A folder called trainer in the user's directory must not be taken for the bundled one.
-    return {"TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONSAFEPATH": "1"} if spec.train is not None else {}
+    return {"PYTHONSAFEPATH": "1"} if spec.train is not None else {}
 
 
 def with_digest(plan: Plan, role: RolePlan, counts: Mapping[str, int]) -> RolePlan:
