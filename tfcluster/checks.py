@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from tfcluster.archive import home
 
@@ -132,6 +133,40 @@ def docker() -> Check:
     return Check("Docker", "ok", f"DOCKER_HOST={address} (not contacted)")
 
 
+def docker_gpus() -> Check:
+    """Whether containers could have the GPUs that this machine has."""
+    path = os.environ.get("DOCKER_HOST", f"unix://{DOCKER_SOCKET}").removeprefix("unix://")
+    try:
+        runtimes = docker_answer(path, "/info").get("Runtimes") or {}
+    except (OSError, ValueError):
+        return Check("Docker GPUs", "ok", "not looked at: Docker does not answer")
+    if "nvidia" in runtimes:
+        return Check("Docker GPUs", "ok", "the nvidia runtime is there")
+    if shutil.which("nvidia-smi") is None:
+        return Check("Docker GPUs", "ok", "no nvidia runtime, and no GPU that would need it")
+    fix = "install nvidia-container-toolkit, run: sudo nvidia-ctk runtime configure; restart Docker"
+    return Check("Docker GPUs", "warn", "this machine has GPUs, Docker has no nvidia runtime", fix)
+
+
+def docker_answer(path: str, question: str) -> dict[str, Any]:
+    """What an engine answers to a GET, without the SDK: OSError or ValueError if it does not."""
+    import http.client
+    import json
+
+    connection = http.client.HTTPConnection("docker", timeout=5)
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.settimeout(5)
+    try:
+        connection.sock.connect(path)
+        connection.request("GET", question)
+        answer: dict[str, Any] = json.loads(connection.getresponse().read())
+    except http.client.HTTPException as error:
+        raise ValueError(str(error)) from None
+    finally:
+        connection.close()
+    return answer
+
+
 def docker_socket(path: str) -> Check:
     needed = "; `backend: docker` needs it"
     start = "start it: sudo systemctl start docker, or open Docker Desktop"
@@ -177,5 +212,6 @@ CHECKS: tuple[Callable[[], Check], ...] = (
     resources,
     gpus,
     docker,
+    docker_gpus,
     kubeconfig,
 )

@@ -24,6 +24,7 @@ PANELS = {
     "Start": {
         "init": ("tfcluster.commands.init", "Write a cluster.yaml that works at once."),
         "up": ("tfcluster.commands.up", "Start the job, or make it what the spec says, and watch."),
+        "build": ("tfcluster.commands.build", "Build the trainer's container image."),
         "down": ("tfcluster.commands.down", "Stop the job; its logs are kept."),
     },
     "Watch": {
@@ -37,6 +38,8 @@ PANELS = {
     "Change": {
         "scale": ("tfcluster.commands.scale", "Change how many tasks a role has."),
         "restart": ("tfcluster.commands.restart", "Start the programs of tasks again, in place."),
+        "suspend": ("tfcluster.commands.suspend", "Free the nodes of a Kubernetes job for now."),
+        "resume": ("tfcluster.commands.resume", "Start a suspended job again."),
         "exec": ("tfcluster.commands.exec", "Run a command in a task's surroundings."),
     },
     "Look up": {
@@ -44,6 +47,8 @@ PANELS = {
         "plan": ("tfcluster.commands.plan", "Show every task as it would be started."),
         "render": ("tfcluster.commands.render", "Print what would be applied."),
         "diff": ("tfcluster.commands.diff", "Show what up would change."),
+        "fit": ("tfcluster.commands.fit", "Say whether the cluster has room for the job now."),
+        "rbac": ("tfcluster.commands.rbac", "Print the least Kubernetes Role that is needed."),
         "history": ("tfcluster.commands.history", "List the runs of the job."),
         "schema": ("tfcluster.commands.schema", "Print the JSON Schema of cluster.yaml."),
         "doctor": ("tfcluster.commands.doctor", "Check what this machine has and lacks."),

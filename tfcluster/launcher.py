@@ -37,7 +37,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Deque, Dict, Iterator, List, NoReturn, Optional, Tuple
+from typing import Any, Deque, Dict, Iterator, List, NoReturn, Optional, Set, Tuple
 
 EXIT_KILLED = 119  # the program was killed for the last time; see Launcher.final_code
 EXIT_PEER_FAILED = 120  # stopped because another task failed; never the first cause
@@ -49,9 +49,10 @@ RESULT = b"tfcluster-result "
 STATE = b"tfcluster-state "
 UNENDED = b"\x1etfcluster-unended"  # before a line end that is ours, not the program's
 FINAL_RECORD = 4000  # bytes; Kubernetes keeps 4096 of a termination message
-REPORTED = frozenset(
-    "state reason exitCode attempt restarts failures program started ended cause".split()
-)
+REPORTED = {
+    *("state", "reason", "exitCode", "attempt", "restarts", "failures"),
+    *("program", "started", "ended", "cause"),
+}
 DESCRIPTORS = {"stdout": 1, "stderr": 2}
 KEPT_LINES = 20
 ASK_TIMEOUT = 3.0
@@ -265,6 +266,7 @@ class Launcher:
         self.program: Optional[subprocess.Popen[bytes]] = None
         self.program_start: Optional[str] = None
         self.finals: Dict[str, Dict[str, Any]] = {}  # the tasks that succeeded
+        self.informed: Set[str] = set()  # the peers that know how we ended
         self.cause: Optional[Dict[str, Any]] = None
         self.lock = threading.Lock()
 
@@ -508,7 +510,8 @@ class Launcher:
         deadline = time.monotonic() + min(LINGER, self.plan["start_timeout"])
         pause = 0.2
         while True:
-            left = [peer for peer in self.peers if peer not in self.finals]
+            # Who asked us meanwhile knows it already, and may be gone before we reach it.
+            left = [peer for peer in self.peers if peer not in {*self.finals, *self.informed}]
             errors = self.ask_all(left, message)
             self.peers = [peer for peer, error in errors.items() if error is not None]
             if not self.peers or not patient or time.monotonic() > deadline:
@@ -608,7 +611,11 @@ class Launcher:
                     self.learn(message)
                 elif message.get("tell") == "restart":
                     self.inbox.put(("restart", None))
-            connection.sendall(json.dumps(self.snapshot()).encode() + b"\n")
+            answer = self.snapshot()
+            connection.sendall(json.dumps(answer).encode() + b"\n")
+            failed = answer["state"] == "failed" and answer["cause"] is not None
+            if failed or self.task in answer["finals"]:
+                self.informed.add(str(message.get("from")))
 
     # Watching.
 

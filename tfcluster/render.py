@@ -76,16 +76,42 @@ def later(module: str, function: str) -> Callable[[Plan], str]:
 
 TARGETS: dict[str, Callable[[Plan], str]] = {
     "local": render_local,
+    "docker": later("docker_render", "render_docker"),
+    "compose": later("docker_render", "render_compose"),
     "kubernetes": later("kube_render", "render_kubernetes"),
     "jobset": later("kube_operators", "render_jobset"),
     "tfjob": later("kube_operators", "render_tfjob"),
 }
 # target -> the backend whose plan it is made from, where that is not called like it
-BACKEND_OF = {"jobset": "kubernetes", "tfjob": "kubernetes"}
+BACKEND_OF = {"compose": "docker", "jobset": "kubernetes", "tfjob": "kubernetes"}
 
 
-def render_plan(plan: Plan, target: str) -> str:
+# target -> what its file is called in a folder; scripts are called after the job or the host
+FILES = {"compose": "compose.yaml"}
+
+
+def render_plan(plan: Plan, target: str, *, legacy: bool = False) -> str:
     """The artifact of a plan for one target."""
+    check_target(plan, target)
+    if target == "docker":
+        from tfcluster.backends.docker_render import render_docker
+
+        return render_docker(plan, legacy=legacy)
+    return TARGETS[target](plan)
+
+
+def render_files(plan: Plan, target: str, *, legacy: bool = False) -> dict[str, str]:
+    """File name -> content; several where every host has a script of its own."""
+    check_target(plan, target)
+    if target == "docker":
+        from tfcluster.backends.docker_render import render_scripts
+
+        return render_scripts(plan, legacy=legacy)
+    ending = "sh" if target == "local" else "yaml"
+    return {FILES.get(target, f"{plan.job}.{ending}"): render_plan(plan, target)}
+
+
+def check_target(plan: Plan, target: str) -> None:
     if target not in TARGETS:
         raise UsageError(
             f'render target "{target}" is not part of this version',
@@ -97,4 +123,3 @@ def render_plan(plan: Plan, target: str) -> str:
             f"--target {target} needs a plan for {needed}, and this one is for {plan.backend}",
             hint=f"add --backend {needed}",
         )
-    return TARGETS[target](plan)

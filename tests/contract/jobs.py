@@ -37,6 +37,7 @@ class Surroundings:
 BACKENDS = {
     "local": Surroundings(sys.executable, "127.0.0.1", 1),
     "docker": Surroundings("python3", "", 8, {"image": "python:3.11-slim"}),
+    "kubernetes": Surroundings("python3", "", 20, {"image": "python:3.11-slim"}),
 }
 
 

@@ -38,6 +38,7 @@ def test_it_holds_manifests_examples_and_the_data_set(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert "tfcluster/_manifests/local/run.sh.j2" in names
     assert "tfcluster/_examples/mnist.yaml" in names
+    assert "tfcluster/_images/trainer/Dockerfile" in names
     data = [name for name in names if name.startswith("trainer/data/") and name.endswith(".gz")]
     assert len(data) == 4
     assert not [name for name in names if name.startswith(("tests/", "docs/"))]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 BACKENDS = {
     "docker": "tfcluster.backends.docker",
+    "kubernetes": "tfcluster.backends.kubernetes",
     "local": "tfcluster.backends.local",
 }
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tfcluster import console
+from tfcluster import __version__, console
 from tfcluster.errors import EXIT_OK, TfclusterError, UsageError
 
 TEMPLATES = Path(__file__).parent.parent / "templates"
@@ -34,9 +34,7 @@ def command(
     source = TEMPLATES / "program" if program else TEMPLATES
     name = job_name(target.absolute().name)
     files = {
-        path.name.removesuffix(".template"): path.read_text(encoding="utf-8").replace(
-            "@NAME@", name
-        )
+        path.name.removesuffix(".template"): filled(path, name)
         for path in sorted(source.iterdir())
         if path.is_file()
     }
@@ -48,9 +46,14 @@ def command(
             hint="write into another folder (tfcluster init FOLDER), or overwrite with --force",
         )
     write(target, {**files, SCHEMA: schema_text()})
-    what = "cluster.yaml and train.py" if program else "cluster.yaml"
+    what = "cluster.yaml, train.py and a Dockerfile for them" if program else "cluster.yaml"
     console.data(f"Created {what} (1 ps, 2 workers, local processes). Next: tfcluster up")
     return EXIT_OK
+
+
+def filled(template: Path, name: str) -> str:
+    text = template.read_text(encoding="utf-8")
+    return text.replace("@NAME@", name).replace("@VERSION@", __version__)
 
 
 def write(target: Path, files: dict[str, str]) -> None:

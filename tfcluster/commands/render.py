@@ -11,8 +11,8 @@ import typer
 from tfcluster import console
 from tfcluster.commands import options
 from tfcluster.commands.plan import planned
-from tfcluster.errors import EXIT_OK, TfclusterError
-from tfcluster.render import render_plan
+from tfcluster.errors import EXIT_OK, TfclusterError, UsageError
+from tfcluster.render import BACKEND_OF, TARGETS, render_files, render_plan
 
 
 def command(
@@ -26,18 +26,36 @@ def command(
         typer.Option(metavar="TARGET", help="What to render for.  [default: the backend]"),
     ] = None,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to a file.")
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE|DIR", help="Write it to a file or folder."),
     ] = None,
+    legacy: Annotated[
+        bool,
+        typer.Option("--legacy-nvidia-docker", help="Docker scripts that call nvidia-docker."),
+    ] = False,
 ) -> int:
-    """Print what would be applied: for local, a script that runs the job by itself."""
+    """Print what would be applied: for local and docker, scripts that run the job by themselves."""
+    backend = backend or (BACKEND_OF.get(target, target) if target in TARGETS else None)
     loaded = options.load(spec, file, var, set_, backend)
-    text = render_plan(planned(loaded), target or loaded.spec.backend)
+    plan, target = planned(loaded), target or loaded.spec.backend
+    if legacy and target != "docker":
+        raise UsageError("--legacy-nvidia-docker goes with --target docker")
+    if output is not None and (output.endswith("/") or Path(output).is_dir()):
+        for name, text in render_files(plan, target, legacy=legacy).items():
+            write(Path(output) / name, text)
+        return EXIT_OK
+    text = render_plan(plan, target, legacy=legacy)
     if output is None or output == "-":
         sys.stdout.write(text)
-        return EXIT_OK
-    try:
-        Path(output).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise TfclusterError(f"cannot write {output}: {error.strerror}") from None
-    console.success(f"Wrote {output}")
+    else:
+        write(Path(output), text)
     return EXIT_OK
+
+
+def write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise TfclusterError(f"cannot write {path}: {error.strerror}") from None
+    console.success(f"Wrote {path}")

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from tfcluster import console
+from tfcluster.backends import load_backend
 from tfcluster.commands import options
 from tfcluster.errors import MissingError, TfclusterError
 
@@ -34,17 +35,25 @@ def command(
     logdir = options.plan_of(found).logdir
     if not logdir:
         raise MissingError("the job has no logdir", hint="set logdir in the spec")
+    elsewhere = getattr(load_backend(found.backend), "tensorboard", None)
+    if elsewhere is not None and not Path(logdir).is_dir():
+        chosen = free_port() if port is None else checked(port)
+        return int(elsewhere(found, chosen, lambda: announce(chosen), console.say))
     if importlib.util.find_spec("tensorboard") is None:
         raise MissingError("TensorBoard is not installed here", hint="run: pip install tensorboard")
     if not Path(logdir).is_dir() or not any(Path(logdir).iterdir()):
         console.say(f"Nothing is in {logdir} yet; TensorBoard looks again by itself.")
     chosen = free_port() if port is None else checked(port)
-    console.data(f"http://127.0.0.1:{chosen}/")
-    console.say("Ctrl-C ends TensorBoard.")
-    sys.stdout.flush()
+    announce(chosen)
     argv = [sys.executable, "-m", "tensorboard.main", "--logdir", logdir]
     argv += ["--host", "127.0.0.1", "--port", str(chosen)]
     return subprocess.call(argv)
+
+
+def announce(port: int) -> None:
+    console.data(f"http://127.0.0.1:{port}/")
+    console.say("Ctrl-C ends TensorBoard.")
+    sys.stdout.flush()
 
 
 def is_free(port: int) -> bool:

@@ -80,7 +80,7 @@ def started(loaded: LoadedSpec, presses: Presses) -> Deployment:
     """Start or change the tasks. A Ctrl-C takes effect when that is done: nothing half-started."""
     presses.deferred = "Stopping as soon as the tasks are started; press Ctrl-C again to give up."
     try:
-        return deploy(loaded, folder=Path.cwd())
+        return deploy(loaded, folder=Path.cwd(), say=console.say)
     finally:
         presses.deferred = ""
 

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.contract.jobs import Job
+
+HOSTS = os.environ.get("TFCLUSTER_TEST_HOSTS")  # the testbed's folder with sockets and ssh key
+ENABLE = "TFCLUSTER_DOCKER_TESTS=1 python -m pytest tests/docker"
+
+
+def missing() -> str:
+    """Why these tests cannot run, if they cannot."""
+    if not os.environ.get("TFCLUSTER_DOCKER_TESTS"):
+        return f"needs a Docker engine; run: {ENABLE}"
+    from tfcluster.backends.docker_engines import Engine, current_engine
+    from tfcluster.errors import TfclusterError
+
+    try:
+        Engine(current_engine()).ping()
+    except TfclusterError as error:
+        # Asked for, so not to be passed over in silence.
+        pytest.exit(f"TFCLUSTER_DOCKER_TESTS is set, but {error.message}", returncode=3)
+    return ""
+
+
+def pytest_collection_modifyitems(items):
+    here = [item for item in items if "tests/docker/" in str(item.path)]
+    reason = missing() if here else ""
+    for item in here:
+        if reason and "engine" in item.fixturenames:
+            item.add_marker(pytest.mark.skip(reason=reason))
+        item.add_marker(pytest.mark.xdist_group("docker"))
+
+
+@pytest.fixture
+def engine():
+    """The engine that the tests use."""
+    from tfcluster.backends.docker_engines import Engine, current_engine
+
+    return Engine(current_engine())
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A state folder of the test's own."""
+    monkeypatch.setenv("TFCLUSTER_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def job(engine, tmp_path, home):
+    made = Job("docker", tmp_path)
+    yield made
+    made.down()
+    left = engine.api.containers(all=True, filters={"label": f"io.tfcluster.job={made.name}"})
+    assert [item["Names"] for item in left] == []
+    remove_volumes(engine, made)
+
+
+def remove_volumes(engine, job) -> None:
+    """Delete the results that runs of a test have left, as they should."""
+    own = {"label": f"io.tfcluster.job={job.name}"}
+    for volume in engine.api.volumes(filters=own)["Volumes"] or ():
+        engine.api.remove_volume(volume["Name"], force=True)

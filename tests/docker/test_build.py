@@ -1,0 +1,72 @@
+"""What `tfcluster build` decides, without an engine."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+
+import pytest
+
+from tfcluster import images
+from tfcluster.commands import build
+from tfcluster.errors import MissingError, TfclusterError
+
+
+@pytest.fixture
+def kind(tmp_path, monkeypatch):
+    """A kind that writes down what it is asked."""
+    (tmp_path / "kind").write_text(
+        f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\nexit "${{KIND_CODE:-0}}"\n'
+    )
+    (tmp_path / "kind").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    return tmp_path / "asked"
+
+
+def test_load_puts_the_image_onto_the_nodes_of_a_cluster(kind, monkeypatch):
+    build.load_into_kind("tfcluster/trainer:1", "tfc")
+    assert kind.read_text() == "load docker-image tfcluster/trainer:1 --name tfc\n"
+    monkeypatch.setenv("KIND_CODE", "1")
+    with pytest.raises(TfclusterError, match="could not be loaded into kind cluster tfc"):
+        build.load_into_kind("tfcluster/trainer:1", "tfc")
+
+
+def test_load_without_kind_says_so(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingError, match="kind is not installed"):
+        build.load_into_kind("tfcluster/trainer:1", "tfc")
+
+
+def test_the_tag_follows_the_content_and_nothing_else(monkeypatch):
+    first = images.trainer_image()
+    assert images.trainer_image() == first and images.trainer_image(gpu=True) == f"{first}-gpu"
+    files = images.context_files()
+    changed = {**files, "code/launcher.py": files["code/launcher.py"] + b"\n"}
+    monkeypatch.setattr(images, "context_files", lambda: changed)
+    images.content_hash.cache_clear()
+    try:
+        assert images.trainer_image() != first
+    finally:
+        images.content_hash.cache_clear()
+
+
+def test_the_context_holds_the_code_apart_from_the_data_and_no_leftovers():
+    with tarfile.open(fileobj=io.BytesIO(images.context_archive())) as archive:
+        names = archive.getnames()
+    assert "Dockerfile" in names and "code/launcher.py" in names
+    assert "code/trainer/__main__.py" in names
+    assert "data/train-images-idx3-ubyte.gz" in names
+    assert not [
+        name for name in names if "__pycache__" in name or name.startswith("code/trainer/data/")
+    ]
+
+
+def test_buildx_gets_tags_arguments_and_labels():
+    argv = images.build_command(gpu=True, tags=["a:1", "b:2"])
+    assert argv[:3] == ["docker", "buildx", "build"] and argv[-1] == "-"
+    assert "TENSORFLOW=tensorflow[and-cuda]" in argv and argv.count("--tag") == 2
+
+
+def test_push_needs_a_name():
+    with pytest.raises(TfclusterError, match="push where"):
+        build.command(push=True)

@@ -1,0 +1,3 @@
+"""The promises that every backend makes, kept by Docker: the same tests, on a real engine."""
+
+from tests.contract.test_backends import *  # noqa: F403

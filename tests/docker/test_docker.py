@@ -1,0 +1,346 @@
+"""What only containers promise: limits, byte-exact logs, replacement, clear refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.launchers import until
+from tfcluster.archive import read_json
+from tfcluster.errors import MissingError, TfclusterError, UsageError
+
+SLEEP = "import time; print('up', flush=True); time.sleep(600)"
+COUNTING = (
+    "import os, time; print('attempt', os.environ['TFCLUSTER_ATTEMPT'], flush=True); "
+    "time.sleep(0 if os.environ['TFCLUSTER_ATTEMPT'] != '0' else 600) "
+    "if os.environ['TFCLUSTER_INDEX'] == '1' else None"
+)
+
+
+def containers(engine, job):
+    found = engine.api.containers(all=True, filters={"label": f"io.tfcluster.job={job.name}"})
+    return {item["Labels"].get("io.tfcluster.task", ""): item for item in found}
+
+
+def inspect(engine, job, task):
+    return engine.api.inspect_container(f"{job.name}-{task}")
+
+
+def networks(engine, job):
+    return engine.api.networks(filters={"label": f"io.tfcluster.job={job.name}"})
+
+
+# -- Containers that are killed
+
+
+def test_a_killed_container_is_replaced_and_counted(job, engine):
+    job.up(job.spec(COUNTING, restarts=1))
+    job.says("worker-1", b"attempt 0")
+    engine.api.kill(f"{job.name}-worker-1", "SIGKILL")
+    status = job.over()
+    assert status.state == "succeeded"
+    assert {task.task: task.restarts for task in status.tasks}["worker-1"] == 1
+    assert job.log("worker-1") == b"attempt 0\nattempt 1\n"
+    assert job.log("worker-1", attempts="previous") == b"attempt 0\n"
+
+
+def test_a_container_killed_beyond_its_limit_is_the_named_cause(job, engine):
+    job.up(job.spec(SLEEP, restarts=0))
+    job.says("worker-1", b"up")
+    job.says("worker-0", b"up")
+    engine.api.kill(f"{job.name}-worker-1", "SIGKILL")
+    status = job.over()
+    assert status.state == "failed"
+    assert (status.cause.task, status.cause.exit_code) == ("worker-1", 137)
+    assert "SIGKILL" in status.cause.reason
+    assert status.cause.lines == ("up",)
+    reasons = {task.task: task.reason for task in status.tasks}
+    assert reasons["worker-0"].startswith("stopped because worker-1 failed")
+
+
+def test_a_removed_container_is_replaced(job, engine):
+    job.up(job.spec(COUNTING, restarts=1))
+    job.says("worker-1", b"attempt 0")
+    engine.api.remove_container(f"{job.name}-worker-1", force=True)
+    assert job.over().state == "succeeded"
+
+
+def test_out_of_memory_is_named_with_its_limit(job):
+    greedy = "block = b'x' * (400 << 20); print('never')"
+    job.up(job.spec(greedy, workers=1, restarts=0, roles={"worker": {"memory": "200Mi"}}))
+    cause = job.over().cause
+    assert (cause.task, cause.exit_code) == ("worker-0", 137)
+    assert "out of memory" in cause.reason and "limit 200 MiB" in cause.reason
+
+
+def test_without_its_keeper_the_job_goes_on_and_is_read_from_the_engine(job, engine):
+    code = "import time\nfor n in range(60): print('line', n, flush=True); time.sleep(0.1)"
+    job.up(job.spec(code))
+    job.says("worker-1", b"line 3")
+    os.kill(read_json(job.run.path / "keeper.json")["pid"], signal.SIGKILL)
+    assert job.task("worker-1").state == "running"
+    assert job.over().state == "succeeded"
+    expected = b"".join(b"line %d\n" % n for n in range(60))
+    assert job.log("worker-1") == expected
+    job.down()
+    assert job.log("worker-1") == expected
+    assert containers(engine, job) == {}
+
+
+# -- Logs
+
+
+def test_output_is_kept_byte_for_byte(job, tmp_path):
+    data = bytes(range(256)) + b"\r\n\n" + b"x" * 100_000 + "\nnaïve ✓\n".encode() + b"no end"
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "data.bin").write_bytes(data)
+    code = "import sys; sys.stdout.buffer.write(open('/code/data.bin', 'rb').read())"
+    volume = {"source": "code", "target": "/code", "read_only": True}
+    job.up(job.spec(code, workers=1, volumes=[volume]))
+    assert job.over().state == "succeeded"
+    assert job.log("worker-0") == data
+    job.down()
+    assert job.log("worker-0") == data
+
+
+def test_the_two_streams_stay_apart_and_attempts_too(job):
+    code = (
+        "import os, sys; n = os.environ['TFCLUSTER_ATTEMPT']\n"
+        "print('out', n, end='', flush=True)\n"
+        "print('err', n, end='', file=sys.stderr, flush=True)\n"
+        "sys.exit(n == '0')"
+    )
+    job.up(job.spec(code, workers=1, restarts=1))
+    job.over()
+    from tfcluster.events import LogQuery
+
+    lines = [
+        (line.attempt, line.stream, line.data, line.complete)
+        for line in job.backend.logs(job.run, LogQuery(tasks=("worker-0",)))
+        if not line.data.startswith(b"tfcluster:")
+    ]
+    assert sorted(lines) == [
+        (0, "stderr", b"err 0", False),
+        (0, "stdout", b"out 0", False),
+        (1, "stderr", b"err 1", False),
+        (1, "stdout", b"out 1", False),
+    ]
+
+
+# -- What a container is
+
+
+def test_containers_are_labelled_named_and_in_a_network_of_their_own(job, engine):
+    job.up(job.spec(SLEEP, roles={"worker": {"cpu": 0.5, "memory": "128Mi"}}, shm="32Mi"))
+    found = inspect(engine, job, "worker-1")
+    assert (
+        found["Config"]["Labels"].items()
+        >= {
+            "io.tfcluster.job": job.name,
+            "io.tfcluster.run": job.run.id,
+            "io.tfcluster.task": "worker-1",
+            "io.tfcluster.role": "worker",
+            "io.tfcluster.index": "1",
+        }.items()
+    )
+    host = found["HostConfig"]
+    assert (host["NanoCpus"], host["Memory"], host["ShmSize"]) == (500_000_000, 128 << 20, 32 << 20)
+    assert host["PortBindings"] in ({}, None)
+    assert "no-new-privileges" in host["SecurityOpt"]
+    assert list(found["NetworkSettings"]["Networks"]) == [f"tfcluster-{job.name}"]
+    assert "/var/run/docker.sock" not in json.dumps(found)
+    job.down()
+    assert networks(engine, job) == []
+    assert not [v for v in engine.api.volumes()["Volumes"] or () if v["Name"].endswith("-launch")]
+
+
+def test_ps_sees_no_gpu_and_secrets_from_files_are_not_in_inspect(job, engine, tmp_path):
+    (tmp_path / "secret.env").write_text("PASSWORD=hunter2\n")
+    show = "import os; print(os.environ['PASSWORD'], repr(os.environ['CUDA_VISIBLE_DEVICES']))"
+    job.up(job.spec(show + "; " + SLEEP, workers=1, env_from=[{"file": "secret.env"}]))
+    job.says("worker-0", b"hunter2 ''")
+    assert "hunter2" not in json.dumps(inspect(engine, job, "worker-0"))
+
+
+def test_results_survive_in_a_volume_that_any_user_can_write_to(job, engine):
+    code = (
+        "import os; open(os.path.join(os.environ['TFCLUSTER_LOGDIR'], 'made'), 'w').write('it'); "
+        "print(os.getuid())"
+    )
+    job.up(job.spec(code, workers=1))
+    assert job.over().state == "succeeded"
+    job.down()
+    name = f"tfcluster-{job.name}-{job.run.id}"
+    assert engine.api.inspect_volume(name)["Labels"]["io.tfcluster.run"] == job.run.id
+    assert job.backend.remove_output(job.run) == [name]
+
+
+def test_a_folder_for_results_is_made_and_seen_here(job, tmp_path):
+    code = "import os; open(os.path.join(os.environ['TFCLUSTER_LOGDIR'], 'made'), 'w').write('it')"
+    plan = job.up(job.spec(code, workers=1, logdir="results")).plan
+    assert job.over().state == "succeeded"
+    assert plan.logdir == str(tmp_path / "results")
+    assert (tmp_path / "results" / "made").read_text() == "it"
+
+
+# -- Refusals
+
+
+def test_a_gpu_that_docker_cannot_give_is_refused_in_its_words_and_nothing_is_left(job, engine):
+    spec = job.spec(SLEEP, roles={"worker": {"gpus": 1}})
+    with pytest.raises(MissingError, match="no GPU runtime") as caught:
+        job.up(spec)
+    assert "could not select device driver" in caught.value.evidence[0]
+    assert "nvidia-container-toolkit" in caught.value.hint
+    assert containers(engine, job) == {} and networks(engine, job) == []
+
+
+def test_an_unknown_runtime_is_refused(job, engine):
+    with pytest.raises(MissingError, match='no runtime "nvidia"'):
+        job.up(job.spec(SLEEP, docker={"runtime": "nvidia"}))
+    assert containers(engine, job) == {} and networks(engine, job) == []
+
+
+def test_a_missing_image_is_refused_before_anything_starts(job, engine):
+    with pytest.raises(MissingError, match="cannot be pulled") as caught:
+        job.up(job.spec(SLEEP, image="tfcluster.invalid/no/such:image"))
+    assert caught.value.hint
+    with pytest.raises(MissingError, match=r"policy is never"):
+        job.up(job.spec(SLEEP, image="no-such-image:1", image_pull={"policy": "never"}))
+    assert job.run is None and containers(engine, job) == {}
+
+
+def test_an_image_without_python_says_so(job):
+    job.up(job.spec(SLEEP, workers=1, image="debian:bookworm-slim", start_timeout=5, restarts=0))
+    cause = job.over().cause
+    assert cause.exit_code == 127
+    assert "no Python 3.8 or later" in cause.reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"volumes": [{"claim": "data", "target": "/data"}]}, "Kubernetes cluster"),
+        ({"env_from": [{"secret": "keys"}]}, "Kubernetes cluster"),
+        ({"image_pull": {"secrets": ["me"]}}, "Kubernetes cluster"),
+        ({"workdir": "code"}, "not absolute"),
+        ({"docker": {"network": "host"}}, "names"),
+    ],
+)
+def test_what_docker_cannot_honour_is_refused(job, changes, message):
+    with pytest.raises(UsageError, match=message):
+        job.up(job.spec(SLEEP, **changes))
+
+
+@pytest.mark.parametrize(
+    ("host", "message"),
+    [
+        ("unix:///nowhere/docker.sock", "not running: no such socket"),
+        ("tcp://127.0.0.1:9", "not running: nothing listens"),
+        ("no-such-context", 'no Docker context "no-such-context"'),
+    ],
+)
+def test_an_engine_that_is_not_there_is_named(job, host, message):
+    hosts = [{"name": "one", "engine": host, "address": "127.0.0.1"}]
+    with pytest.raises(MissingError, match=message) as caught:
+        job.up(job.spec(SLEEP, docker={"hosts": hosts}))
+    assert caught.value.hint
+
+
+def test_a_socket_that_is_not_for_us_says_permission_denied(engine, tmp_path):
+    """Run as another user: root may open any socket."""
+    if os.getuid() != 0:
+        pytest.skip("needs root, to become a user who may not use Docker")
+    code = (
+        "import os; from tfcluster.backends.docker_engines import Engine\n"
+        "Engine('unix:///var/run/docker.sock').ping()\n"  # imports what is not for nobody
+        "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "try: Engine('unix:///var/run/docker.sock').ping()\n"
+        "except Exception as error: print(error.message, '|', error.hint)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "permission denied" in done.stdout and "usermod" in done.stdout, done.stderr
+
+
+def test_a_job_of_the_same_name_started_elsewhere_is_left_alone(job, engine, tmp_path, monkeypatch):
+    job.up(job.spec(SLEEP))
+    job.says("worker-0", b"up")
+    home = os.environ["TFCLUSTER_HOME"]
+    monkeypatch.setenv("TFCLUSTER_HOME", str(tmp_path / "another"))
+    from tests.contract.jobs import Job
+
+    other = Job("docker", tmp_path)
+    with pytest.raises(TfclusterError, match="was not started from here"):
+        other.up(other.spec(SLEEP))
+    monkeypatch.setenv("TFCLUSTER_HOME", home)
+    assert job.task("worker-0").state == "running"
+
+
+def test_nothing_is_left_when_the_job_has_ended(job, engine):
+    job.up(job.spec("print('hi')"))
+    job.over()
+    until(lambda: job.run.final_status() is not None, "the run to be settled")
+    assert containers(engine, job) == {} and networks(engine, job) == []
+    until(lambda: not alive_keeper(job), "the keeper to be gone")
+
+
+def alive_keeper(job) -> bool:
+    from tfcluster.backends.keeper import alive
+
+    return alive(read_json(job.run.path / "keeper.json"))
+
+
+def test_a_slow_stop_is_cut_short_by_a_lack_of_patience(job):
+    stubborn = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+        "print('up', flush=True); time.sleep(600)"
+    )
+    job.up(job.spec(stubborn, workers=1, stop_grace=60))
+    job.says("worker-0", b"up")
+    begun = time.monotonic()
+    job.backend.delete(job.run, grace=60, keep_going=lambda: time.monotonic() - begun < 1)
+    assert job.status().state == "stopped"
+
+
+# -- Commands that are killed
+
+
+@pytest.mark.parametrize("seconds", [0.8, 1.4, 2.0])
+def test_an_up_that_was_killed_is_cleaned_by_down_and_up_works_again(
+    job, engine, tmp_path, seconds
+):
+    (tmp_path / "cluster.yaml").write_text(json.dumps(job.spec(SLEEP)))
+    up = subprocess.Popen(
+        [sys.executable, "-m", "tfcluster", "up", "-d"],
+        cwd=tmp_path,
+        stderr=subprocess.DEVNULL,
+    )
+    time.sleep(seconds)
+    up.kill()
+    up.wait()
+    job.up(job.spec(SLEEP))
+    assert job.task_is("worker-1", "running")
+    assert sorted(containers(engine, job)) == ["ps-0", "worker-0", "worker-1"]
+    job.down()
+    assert containers(engine, job) == {} and networks(engine, job) == []
+    names = [volume["Name"] for volume in engine.api.volumes()["Volumes"] or ()]
+    assert [
+        name for name in names if name.startswith("tfcluster-contract-") and "launch" in name
+    ] == []
+
+
+def test_up_after_the_keepers_death_watches_again(job, engine):
+    job.up(job.spec(COUNTING, restarts=1))
+    job.says("worker-1", b"attempt 0")
+    os.kill(read_json(job.run.path / "keeper.json")["pid"], signal.SIGKILL)
+    until(lambda: not alive_keeper(job), "the keeper to be gone")
+    engine.api.kill(f"{job.name}-worker-1", "SIGKILL")
+    job.up(job.spec(COUNTING, restarts=1))
+    assert job.over().state == "succeeded"
+    assert job.log("worker-1") == b"attempt 0\nattempt 1\n"
