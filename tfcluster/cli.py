@@ -177,6 +177,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except typer.TyperException as error:
         return usage_error(error)
     except Exception as error:
+        # A SIGTERM that came while a lock was held makes its release fail; it is no crash.
+        if isinstance(error.__context__, SystemExit):
+            return exit_code(error.__context__)
         return crash(error, debug)
 
 

@@ -71,9 +71,7 @@ def deploy(
     backend = load_backend(spec.backend)
     base = base_folder(loaded)
     backend.check(spec, base)
-    prepare = getattr(backend, "prepare", None)
-    if prepare is not None:
-        prepare(spec, base, say)
+    backend.prepare(spec, base, say)
     with job_lock(spec.name, "up"):
         found = live_run(spec.name)
         run = found[0] if found else None

@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.records import SUCCESS, tasks, write_run
 from tfcluster.commands.attach import Attachment, Presses
+from tfcluster.errors import TfclusterError, WaitTimeout
 from tfcluster.events import JobStatus, LogLine, LogQuery, job_state
 from tfcluster.tail import Style
 
@@ -36,6 +37,12 @@ class Shown:
 class SlowLogs:
     """A run that is over, whose lines arrive one by one."""
 
+    detaches = False
+    obstacle: TfclusterError | None = None
+
+    def stuck(self, run) -> TfclusterError | None:
+        return self.obstacle
+
     def __init__(self, observed=SUCCESS, *, lines: int = 5, error: Exception | None = None):
         self.observed, self.lines, self.error = observed, lines, error
 
@@ -61,11 +68,10 @@ def follow(monkeypatch, tmp_path):
         attachment = Attachment(
             run=write_run(),
             display=shown,
-            presses=Presses(),
+            **{"presses": Presses(), **settings},
             style=Style(prefix=False),
             grace=1,
             query=LogQuery(follow=True),
-            **settings,
         )
         attachment.follow()
         return shown, attachment
@@ -94,3 +100,18 @@ def test_enough_is_enough(follow):
     running = tasks(worker_0="running")
     _, attachment = follow(SlowLogs(running), enough=lambda status: status.state == "running")
     assert not attachment.timed_out and not attachment.interrupted
+
+
+def test_a_job_that_cannot_start_ends_the_wait_with_the_reason(follow):
+    pending = SlowLogs(tasks(worker_0="pending"), lines=0)
+    pending.obstacle = WaitTimeout("worker-0 cannot be scheduled: Insufficient nvidia.com/gpu")
+    with pytest.raises(WaitTimeout, match="Insufficient"):
+        follow(pending)
+
+
+def test_where_ctrl_c_detaches_the_job_is_left_running(follow, monkeypatch):
+    backend = SlowLogs(tasks(worker_0="running"), lines=0)
+    backend.detaches = True
+    monkeypatch.setattr("tfcluster.commands.attach.bring_down", lambda *_, **__: pytest.fail())
+    _, attachment = follow(backend, presses=Presses(count=1))
+    assert attachment.detached and not attachment.interrupted

@@ -128,7 +128,7 @@ def test_literal_text_renders_as_itself(text: str, blank: int) -> None:
     from tfcluster.template import TemplateMistakes, render_template
 
     text = "\n" * blank + text
-    plain = SandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    plain = SandboxedEnvironment(lstrip_blocks=True, keep_trailing_newline=True)
     try:
         expected = plain.from_string(text).render()
     except (TemplateError, TypeError):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from tfcluster.errors import UsageError
+from tfcluster.errors import TfclusterError, UsageError
 
 if TYPE_CHECKING:
     from tfcluster.archive import Run
@@ -25,6 +25,20 @@ BACKENDS = {
 
 class Backend(Protocol):
     """What every backend can do. No method prints; what happened goes to the run's events."""
+
+    detaches: bool = False  # whether Ctrl-C on `up` leaves the job running
+
+    def prepare(self, spec: JobSpec, base: Path, say: Callable[[str], None]) -> None:
+        """Do what takes long before a job can start, such as building an image, and say so."""
+        return None
+
+    def stuck(self, run: Run) -> TfclusterError | None:
+        """What keeps the job from starting, once it is clear that waiting will not help."""
+        return None
+
+    def leftovers(self, run: Run) -> bool:
+        """Whether an ended run still occupies something that `delete` would free."""
+        return False
 
     def check(self, spec: JobSpec, base: Path) -> None:
         """Raise unless all that the spec asks for can be honoured; paths are relative to `base`."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfcluster import launcher
 from tfcluster.archive import Run, latest_run, read_json
+from tfcluster.backends import Backend
 from tfcluster.backends.background import sole_reader, start_keeper, stop_keeper
 from tfcluster.backends.docker_containers import (
     container_launch,
@@ -48,7 +49,7 @@ KEEPER = "tfcluster.backends.docker_keeper"
 START_PATIENCE = 60.0  # after this nobody can be starting a run any more
 
 
-class DockerBackend:
+class DockerBackend(Backend):
     """See `tfcluster.backends.Backend` for what each method promises."""
 
     def check(self, spec: JobSpec, base: Path) -> None:

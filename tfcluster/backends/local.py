@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfcluster import launcher
 from tfcluster.archive import Run, read_json
+from tfcluster.backends import Backend
 from tfcluster.backends.keeper import alive, last_lines
 from tfcluster.backends.logfiles import read_logs
 from tfcluster.errors import TfclusterError, UsageError, WaitTimeout
@@ -32,7 +33,7 @@ START_DEADLINE = 30.0
 MARK = "TFCLUSTER_RUN_FOLDER"  # in the environment of everything that a run starts
 
 
-class LocalBackend:
+class LocalBackend(Backend):
     """See `tfcluster.backends.Backend` for what each method promises."""
 
     def check(self, spec: JobSpec, base: Path) -> None:

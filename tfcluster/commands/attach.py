@@ -134,6 +134,7 @@ class Attachment:
     deadline: float | None = None
     timed_out: bool = False
     interrupted: bool = False
+    detached: bool = False
     said_killing: bool = False
 
     def follow(self) -> JobStatus:
@@ -148,6 +149,9 @@ class Attachment:
             self.show(pump.take(TICK) if pump else [])
             if pump is None:
                 time.sleep(TICK)
+            if self.presses.count and stopper is None and backend.detaches:
+                self.detached = True
+                return status
             if self.presses.count and stopper is None:
                 self.interrupted = True
                 stopper = self.begin_stop(status)
@@ -157,6 +161,9 @@ class Attachment:
             if now >= next_look:
                 status = backend.observe(self.run)
                 self.display.update(status)
+                obstacle = None if status.over else backend.stuck(self.run)
+                if obstacle is not None:
+                    raise obstacle
                 next_look = time.monotonic() + max(LOOK_EVERY, 3 * (time.monotonic() - now))
             if status.over and over_since is None:
                 over_since = now

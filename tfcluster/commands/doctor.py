@@ -25,6 +25,10 @@ def command(
     Exit code 3 if something is missing that every job needs; the rest are warnings.
     """
     found = [check() for check in checks.CHECKS]
+    if found[-1] == checks.kubeconfig() and found[-1].verdict == "ok":
+        from tfcluster.backends.kube_doctor import cluster_checks
+
+        found[-1:] = cluster_checks()
     if output == "json":
         listed = [check.to_dict() for check in found]
         options.print_json({"schemaVersion": SCHEMA_VERSION, "checks": listed})

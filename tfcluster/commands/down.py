@@ -62,13 +62,17 @@ def command(
 
 
 def stop(run: Run, grace: float | None, keep_going: Callable[[], bool]) -> None:
-    if run.final_status() is not None:
+    ended = run.final_status() is not None
+    if ended and not load_backend(run.backend).leftovers(run):
         console.say(f'Nothing to stop: job "{run.job}" is not running.')
         return
     plan = stored_plan(run)
     if grace is None:
         grace = plan.stop_grace if plan else DEFAULT_GRACE
     bring_down(run, grace=grace, keep_going=keep_going)
+    if ended:
+        console.success(f'Removed what the ended job "{run.job}" had left; logs are kept')
+        return
     count = counted(plan.size if plan else 0, "task")
     console.success(f"Stopped {count}; logs are kept: tfcluster logs --run {run.id}")
 

@@ -126,6 +126,9 @@ def finish(attachment: Attachment, status: JobStatus, wait: bool) -> int:
         count = counted(len(status.tasks), "task")
         console.success(f"Stopped {count}; logs are kept: tfcluster logs --run {run.id}")
         return EXIT_INTERRUPTED
+    if attachment.detached:
+        console.say("Detached; the job keeps running: tfcluster logs -f, tfcluster down")
+        return EXIT_INTERRUPTED
     if attachment.timed_out:
         late = [task for task in status.tasks if task.state not in READY]
         raise WaitTimeout(

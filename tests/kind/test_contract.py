@@ -1,0 +1,3 @@
+"""The promises that every backend makes, kept by Kubernetes: the same tests, on a real cluster."""
+
+from tests.contract.test_backends import *  # noqa: F403

@@ -1,0 +1,58 @@
+"""Shared by the tests of Kubernetes manifests: specs in, parsed documents out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tfcluster.backends.kube_plan import plan
+from tfcluster.backends.kube_yaml import flow
+from tfcluster.loader import load_spec_text
+from tfcluster.plan import Plan
+from tfcluster.render import render_plan
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "manifests"
+SMALL: dict[str, Any] = {
+    "name": "small",
+    "image": "python:3.11-slim",
+    "command": ["python", "train.py"],
+    "roles": {"ps": {}, "worker": {"replicas": 2}},
+}
+
+
+def plan_of(spec: dict[str, Any] | str) -> Plan:
+    text = spec if isinstance(spec, str) else flow(spec)
+    return plan(load_spec_text(text, backend="kubernetes").spec, None, Path("."))
+
+
+def rendered(spec: dict[str, Any] | str, target: str = "kubernetes") -> str:
+    return render_plan(plan_of(spec), target)
+
+
+def documents(text: str) -> list[dict[str, Any]]:
+    """As kubectl reads them: YAML 1.1."""
+    return list(yaml.load_all(text, Loader=yaml.CSafeLoader))
+
+
+def found(docs: list[dict[str, Any]], kind: str, name: str = "") -> dict[str, Any]:
+    """The one document of this kind (whose name starts so)."""
+    (only,) = [
+        doc for doc in docs if doc["kind"] == kind and doc["metadata"]["name"].startswith(name)
+    ]
+    return only
+
+
+def pod_of(docs: list[dict[str, Any]], role: str, job: str = "small") -> dict[str, Any]:
+    return found(docs, "Job", f"{job}-{role}")["spec"]["template"]
+
+
+def task_of(docs: list[dict[str, Any]], role: str, job: str = "small") -> dict[str, Any]:
+    containers = pod_of(docs, role, job)["spec"]["containers"]
+    return next(container for container in containers if container["name"] == "task")
+
+
+def launch_of(docs: list[dict[str, Any]], role: str, job: str = "small") -> dict[str, Any]:
+    return json.loads(found(docs, "ConfigMap", f"{job}-{role}-")["data"]["launch.json"])

@@ -1,0 +1,189 @@
+"""From a spec to a plan of pods, refusing what a cluster cannot honour."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from tfcluster.errors import UsageError
+from tfcluster.plan import Plan, Site, plan_job
+
+if TYPE_CHECKING:
+    from tfcluster.archive import Run
+    from tfcluster.spec import JobSpec
+    from tfcluster.spec_backends import Toleration
+    from tfcluster.spec_parts import Volume
+
+OUTPUT = "/output"
+PULL = {"always": "Always", "missing": "IfNotPresent", "never": "Never"}
+OWN_PATHS = ("/tfcluster", "/tmp", "/dev/shm")
+
+
+def plan(spec: JobSpec, run: Run | None, base: Path) -> Plan:
+    """The plan of this spec in a cluster: addresses are names, the same in every run."""
+    check(spec)
+    ports = spec.ports
+
+    def address(role: str, index: int) -> tuple[str, str]:
+        host = f"{spec.name}-{role}-{index}.{spec.name}"
+        return f"{host}:{ports.tensorflow}", f"{host}:{ports.control}"
+
+    logdir = spec.logdir or OUTPUT
+    site = Site(
+        backend="kubernetes",
+        python="python3",
+        address=address,
+        logdir=logdir,
+        checkpoints=f"{logdir.rstrip('/')}/checkpoints",
+        container=lambda role: container(spec, role),
+    )
+    made = plan_job(spec, site)
+    settings = {
+        "run": run.id if run else content_id(made),
+        "namespace": spec.kubernetes.namespace,
+        "context": spec.kubernetes.context,
+        "gang": spec.kubernetes.gang,
+        "queue": spec.kubernetes.queue,
+        "ports": {"tensorflow": ports.tensorflow, "control": ports.control},
+        "tensorboard": spec.tensorboard,
+    }
+    return replace(made, site=settings)
+
+
+def content_id(plan: Plan) -> str:
+    """Stands for a run's id in what is rendered without one: the same spec, the same text."""
+    digests = "".join(role.digest for role in plan.roles)
+    return hashlib.sha256(digests.encode()).hexdigest()[:6]
+
+
+def container(spec: JobSpec, name: str) -> dict[str, Any]:
+    """What the role's pods are made of, as plain data."""
+    role, cluster = spec.roles[name], spec.kubernetes
+    gives_devices = name != "ps"
+    return {
+        "image": role.image or spec.image or bundled_image(spec),
+        "pull": PULL[spec.image_pull.policy],
+        "pull_secrets": list(spec.image_pull.secrets),
+        "env_from": [reference(source.secret, source.config_map) for source in spec.env_from],
+        "volumes": [mount(volume) for volume in (*spec.volumes, *role.volumes)],
+        "shm": str(spec.shm) if spec.shm is not None else None,
+        "memory": str(role.memory) if role.memory is not None else None,
+        "gpu_resource": cluster.gpu_resource,
+        "claims": [claim.model_dump(exclude_none=True) for claim in cluster.resource_claims]
+        * gives_devices,
+        "node_selector": dict(cluster.node_selector),
+        "tolerations": [toleration(entry) for entry in cluster.tolerations],
+        "affinity": cluster.affinity,
+        "spread": cluster.spread,
+        "runtime_class": cluster.runtime_class,
+        "priority_class": cluster.priority_class,
+        "service_account": cluster.service_account,
+        "pod_template": cluster.pod_template,
+    }
+
+
+def bundled_image(spec: JobSpec) -> str:
+    from tfcluster.images import trainer_image
+
+    return trainer_image(gpu=any(role.gpus for role in spec.roles.values()))
+
+
+def reference(secret: str | None, config_map: str | None) -> dict[str, Any]:
+    if secret is not None:
+        return {"secretRef": {"name": secret}}
+    return {"configMapRef": {"name": config_map}}
+
+
+def mount(volume: Volume) -> dict[str, Any]:
+    kinds = {"claim": volume.claim, "secret": volume.secret, "config_map": volume.config_map}
+    kind, name = next((key, value) for key, value in kinds.items() if value is not None)
+    return {"kind": kind, "name": name, "target": volume.target, "read_only": volume.read_only}
+
+
+def toleration(entry: Toleration) -> dict[str, Any]:
+    data = entry.model_dump(exclude_none=True)
+    seconds = data.pop("toleration_seconds", None)
+    return data if seconds is None else {**data, "tolerationSeconds": seconds}
+
+
+# -- What cannot be honoured -------------------------------------------------------------------
+
+
+def check(spec: JobSpec) -> None:
+    """Raise unless a cluster could run the spec as it is written. Asks no cluster."""
+    for problem in problems(spec):
+        raise problem
+
+
+def problems(spec: JobSpec) -> Iterator[UsageError]:
+    yield from volume_problems(spec)
+    for source in spec.env_from:
+        if source.file is not None:
+            yield UsageError(
+                f"env_from: the file {source.file} is on this machine, pods run elsewhere",
+                hint=f"kubectl create secret generic NAME --from-env-file={source.file}, then "
+                "env_from: [{secret: NAME}]",
+            )
+    for key in ("logdir", "checkpoints"):
+        path = getattr(spec, key)
+        if path is not None and not path.startswith("/"):
+            yield UsageError(
+                f'{key}: "{path}" has to be an absolute path inside the containers',
+                hint="for example /output, with a volume (claim) mounted there",
+            )
+    yield from template_problems(spec)
+    if spec.tensorboard and claimed(spec, spec.logdir or OUTPUT) is None:
+        yield UsageError(
+            f"tensorboard: its pod sees {spec.logdir or OUTPUT} only if a volume is shared",
+            hint="volumes: [{claim: NAME, target: " + (spec.logdir or OUTPUT) + "}]",
+        )
+
+
+def volume_problems(spec: JobSpec) -> Iterator[UsageError]:
+    volumes = [("volumes", volume) for volume in spec.volumes]
+    for name, role in spec.roles.items():
+        volumes += [(f"roles.{name}.volumes", volume) for volume in role.volumes]
+    for where, volume in volumes:
+        if volume.source is not None:
+            yield UsageError(
+                f"{where}: {volume.source} is a folder of this machine, pods run elsewhere",
+                hint="copy it into the image or a claim; a node's own folder: "
+                "kubernetes.pod_template with a hostPath volume",
+            )
+        if volume.name is not None:
+            yield UsageError(
+                f'{where}: "{volume.name}" is a Docker volume',
+                hint="use claim: NAME, a PersistentVolumeClaim of the namespace",
+            )
+        if volume.target.rstrip("/") in ("", *OWN_PATHS):
+            yield UsageError(f"{where}: nothing can be mounted at {volume.target}")
+
+
+def template_problems(spec: JobSpec) -> Iterator[UsageError]:
+    template = spec.kubernetes.pod_template
+    unknown = sorted(set(template) - {"metadata", "spec"})
+    if unknown:
+        yield UsageError(
+            f"kubernetes.pod_template: unknown key {unknown[0]}",
+            hint="a pod template has metadata and spec",
+        )
+    pod = template.get("spec") or {}
+    containers = pod.get("containers") if isinstance(pod, dict) else None
+    for entry in containers or []:
+        if not isinstance(entry, dict) or not entry.get("name"):
+            yield UsageError(
+                "kubernetes.pod_template: every container needs a name",
+                hint='the task\'s own container is called "task"',
+            )
+
+
+def claimed(spec: JobSpec, path: str) -> Volume | None:
+    """The shared volume under which a path lies."""
+    wanted = PurePosixPath(path)
+    for volume in spec.volumes:
+        if volume.claim is not None and wanted.is_relative_to(volume.target):
+            return volume
+    return None

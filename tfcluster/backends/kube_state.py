@@ -1,0 +1,292 @@
+"""What pods, jobs and events say about a task, in words. Pure functions over the API's objects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from tfcluster.launcher import EXIT_KILLED, describe_exit, parse_object
+
+INDEX = "batch.kubernetes.io/job-completion-index"
+ROLE = "tfcluster.io/role"
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a task does not start. `fatal` after so many seconds without change; None: it may yet."""
+
+    kind: str  # unschedulable, image, config, mount, quota, security, refused, suspended, slow
+    message: str
+    fatal_after: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def task_of(pod: Object) -> str | None:
+    meta = pod["metadata"]
+    index = (meta.get("annotations") or {}).get(INDEX)
+    role = (meta.get("labels") or {}).get(ROLE)
+    return f"{role}-{index}" if role and index is not None else None
+
+
+def seconds(stamp: str | None) -> float | None:
+    """A time of the API as seconds since the epoch."""
+    if not stamp:
+        return None
+    whole, _, fraction = stamp.removesuffix("Z").partition(".")
+    moment = datetime.strptime(whole, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc)
+    return moment.timestamp() + float(f"0.{fraction or 0}")
+
+
+def container(pod: Object, name: str = "task") -> Object:
+    """The status of the task's own container, as far as there is one."""
+    for status in pod.get("status", {}).get("containerStatuses") or []:
+        if status["name"] == name:
+            return status  # type: ignore[no-any-return]
+    return {}
+
+
+def condition(pod: Object, kind: str) -> Object:
+    for entry in pod.get("status", {}).get("conditions") or []:
+        if entry["type"] == kind:
+            return entry  # type: ignore[no-any-return]
+    return {}
+
+
+def has_started(pod: Object) -> bool:
+    """Whether there is, or was, a container with a log."""
+    return bool({"running", "terminated"} & set(container(pod).get("state", {})))
+
+
+def terminated(pod: Object) -> Object | None:
+    """How the container ended; None while it has not."""
+    end: Object | None = container(pod).get("state", {}).get("terminated")
+    return end
+
+
+def facts(pod: Object) -> dict[str, Any]:
+    """What is kept of a pod."""
+    return {
+        "name": pod["metadata"]["name"],
+        "uid": pod["metadata"]["uid"],
+        "node": pod.get("spec", {}).get("nodeName"),
+    }
+
+
+# -- Why a pod does not start ------------------------------------------------------------------
+
+
+def pod_problem(pod: Object, events: Iterable[Object]) -> Problem:
+    """What a pod that has not started is waiting for."""
+    scheduled = condition(pod, "PodScheduled")
+    if scheduled.get("status") == "False":
+        words = scheduled.get("message") or scheduled.get("reason", "")
+        return Problem("unschedulable", f"cannot be scheduled: {words}")
+    waiting = container(pod).get("state", {}).get("waiting", {})
+    reason, message = waiting.get("reason", ""), waiting.get("message", "")
+    if reason in ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"):
+        return image_problem(pod, reason, message, events)
+    if reason in ("CreateContainerConfigError", "CreateContainerError", "RunContainerError"):
+        return Problem("config", f"its container cannot be made: {message or reason}", 10.0)
+    for event in reversed(list(events)):
+        if event.get("reason") in ("FailedMount", "FailedAttachVolume"):
+            return Problem("mount", event.get("message", ""), 60.0)
+        if event.get("reason") in ("FailedCreatePodSandBox", "FailedResourceClaimCreation"):
+            return Problem("config", event.get("message", ""))
+    node = pod.get("spec", {}).get("nodeName")
+    what = "its container is being made" if node else "waits for a node"
+    return Problem("slow", f"{what}{f' on {node}' if node else ''}")
+
+
+def image_problem(pod: Object, reason: str, message: str, events: Iterable[Object]) -> Problem:
+    image = next(
+        (entry["image"] for entry in pod["spec"]["containers"] if entry["name"] == "task"), "?"
+    )
+    words = message
+    if reason == "ImagePullBackOff" and "rpc error" not in words:
+        failed = [e.get("message", "") for e in events if e.get("reason") == "Failed"]
+        words = next((text for text in reversed(failed) if image in text), message)
+    if reason == "ErrImageNeverPull":
+        return Problem("image", f'cannot pull "{image}": not present on the node', 0.0)
+    if reason == "InvalidImageName":
+        return Problem("image", f'"{image}" is not the name of an image: {words}', 0.0)
+    return Problem("image", f'cannot pull "{image}": {pull_failure(words)}', 10.0)
+
+
+def pull_failure(words: str) -> str:
+    """The kubelet's message without the names of the functions it came through."""
+    for pattern in (
+        r"failed to do request: (.*)",
+        r"failed to resolve reference \S+: (.*)",
+        r"desc = (.*)",
+    ):
+        match = re.search(pattern, words)
+        if match:
+            return match[1].strip()
+    return words or "the image cannot be pulled"
+
+
+def create_problem(events: Iterable[Object]) -> Problem | None:
+    """Why the Job controller could not even create pods, from the Job's events."""
+    for event in reversed(list(events)):
+        if event.get("reason") != "FailedCreate":
+            continue
+        words = event.get("message", "")
+        words = words.removeprefix("Error creating: ")
+        words = re.sub(r'^pods "[^"]*" is forbidden: ', "", words)
+        if "exceeded quota" in words or "failed quota" in words:
+            return Problem("quota", words, 5.0)
+        if "violates PodSecurity" in words:
+            return Problem("security", f"the namespace refuses the pod: {words}", 5.0)
+        return Problem("refused", f"pods cannot be created: {words}", 15.0)
+    return None
+
+
+HINTS = {
+    "image": "is the name right, and may the cluster pull it? (image, image_pull.secrets)",
+    "quota": "ask for less (cpu, memory, gpus, replicas), or have the quota raised",
+    "security": "see kubernetes.pod_template: what was added there is not allowed here",
+    "unschedulable": "what would fit: tfcluster fit",
+    "config": "does every secret and config map in the spec exist in this namespace?",
+    "mount": "does every claim, secret and config map in the spec exist in this namespace?",
+    "refused": "see: tfcluster events",
+    "slow": "see: tfcluster events",
+    "suspended": "start it again: tfcluster resume",
+}
+
+
+def hint_for(problem: Mapping[str, Any], context: str) -> str:
+    """What to do about a problem."""
+    if problem["kind"] == "image" and context.startswith("kind-"):
+        name = context.removeprefix("kind-")
+        return f"kind nodes do not share your images. Run: tfcluster build --load {name}"
+    return HINTS[problem["kind"]]
+
+
+# -- How a pod ended ---------------------------------------------------------------------------
+
+
+def how_it_ended(pod: Object, task: str) -> dict[str, Any]:
+    """The end of a pod's container: the launcher's own last word, or what the kubelet saw.
+
+    Keys as in a launcher's record; `spoken` says whether the launcher could still say it.
+    """
+    end = terminated(pod) or {}
+    ended = seconds(end.get("finishedAt"))
+    record = parse_object((end.get("message") or "").encode()) or {}
+    if record.get("task") == task and record.get("state"):
+        kept = ("state", "reason", "exitCode", "restarts", "cause", "result", "progress")
+        found = {key: record[key] for key in kept if record.get(key) is not None}
+        disrupted = condition(pod, "DisruptionTarget")
+        if found["state"] == "stopped" and disrupted.get("status") == "True":
+            # The launcher only knows that it was told to go.
+            found["reason"] = disruption(pod, disrupted)
+        return {**found, "ended": ended, "spoken": True}
+    code = end.get("exitCode")
+    if code == 0:
+        return {
+            "state": "succeeded",
+            "exitCode": 0,
+            "reason": "finished",
+            "ended": ended,
+            "spoken": False,
+        }
+    return {
+        "state": "failed",
+        "exitCode": 137 if code is None or code == EXIT_KILLED else code,
+        "reason": death(pod, end),
+        "ended": ended,
+        "spoken": False,
+    }
+
+
+def death(pod: Object, end: Object) -> str:
+    """Why a pod ended whose launcher could not say it."""
+    status = pod.get("status", {})
+    limit = next(
+        (
+            (entry.get("resources") or {}).get("limits", {}).get("memory")
+            for entry in pod.get("spec", {}).get("containers", [])
+            if entry["name"] == "task"
+        ),
+        None,
+    )
+    if end.get("reason") == "OOMKilled":
+        return (
+            f"out of memory: killed at its limit{f' of {limit}' if limit else ''} (exit code 137)"
+        )
+    disrupted = condition(pod, "DisruptionTarget")
+    if disrupted.get("status") == "True":
+        return disruption(pod, disrupted)
+    if status.get("reason") in ("Evicted", "NodeLost", "Preempting", "UnexpectedAdmissionError"):
+        return f"{status['reason'].lower()}: {status.get('message', '')}".strip(": ")
+    code = end.get("exitCode")
+    if end.get("reason") in ("StartError", "ContainerCannotRun"):
+        words = (end.get("message") or "").strip().splitlines()
+        return f"its container cannot start: {words[0] if words else ''} (exit code {code})"
+    if code is None:
+        return f"its pod was lost: {status.get('message') or status.get('reason') or 'deleted'}"
+    words = describe_exit(code)
+    return f"its pod was {words}" if code > 128 else f"its launcher ended: {words}"
+
+
+def disruption(pod: Object, disrupted: Object) -> str:
+    node = pod.get("spec", {}).get("nodeName", "?")
+    words = {
+        "DeletionByTaintManager": f"node {node} became unusable",
+        "DeletionByPodGC": f"node {node} was lost",
+        "EvictionByEvictionAPI": f"evicted from node {node} (drained)",
+        "PreemptionByScheduler": "preempted by a pod of higher priority",
+        "TerminationByKubelet": f"evicted by node {node}",
+    }
+    said = words.get(disrupted.get("reason", ""), f"disrupted on node {node}")
+    return f"{said}: {disrupted['message']}" if disrupted.get("message") else said
+
+
+# -- Jobs --------------------------------------------------------------------------------------
+
+
+def indexes(text: str | None) -> set[int]:
+    """ "0,2-4" as Kubernetes writes sets of indexes."""
+    found: set[int] = set()
+    for part in (text or "").split(","):
+        first, _, last = part.partition("-")
+        if first:
+            found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+def job_condition(job: Object, kind: str) -> Object | None:
+    for entry in (job.get("status") or {}).get("conditions") or []:
+        if entry["type"] == kind and entry["status"] == "True":
+            return entry  # type: ignore[no-any-return]
+    return None
+
+
+def is_final(end: Object) -> bool:
+    """Whether the end of a pod is the end of its task, whatever the Job says.
+
+    The launcher has decided so, or the exit code is not one that makes the Job try again.
+    """
+    code = int(end.get("exitCode") or 0)
+    if end["state"] == "stopped":
+        return code <= 128
+    return bool(end["spoken"]) or code <= 128
+
+
+def given_up(job: Object | None, index: int) -> bool:
+    """Whether the Job controller makes no more pods for this index."""
+    if job is None:
+        return True
+    status = job.get("status") or {}
+    ended = job_condition(job, "Failed") or job_condition(job, "Complete")
+    return bool(ended) or index in indexes(status.get("failedIndexes"))
+
+
+def event_text(event: Object) -> str:
+    return " ".join(str(event.get("message", "")).split())
