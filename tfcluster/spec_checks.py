@@ -20,8 +20,8 @@ PS_ALGORITHMS = frozenset(
         *("easgd", "aeasgd", "aeamsgd", "coordinator"),
     }
 )
-CHIEF_ALGORITHMS = frozenset({"coordinator"})
-NO_PS_ALGORITHMS = frozenset({"allreduce"})
+CHIEF_ALGORITHMS = frozenset({"coordinator", "in-graph"})
+NO_PS_ALGORITHMS = frozenset({"allreduce", "model-parallel"})
 ONE_PROCESS_ALGORITHMS = frozenset({"single", "towers", "sweep", "ensemble"})
 _RESERVED_ENV = re.compile(r"TF_CONFIG|TFCLUSTER_.*")
 
@@ -214,11 +214,22 @@ def _algorithm_roles(spec: JobSpec) -> Iterator[Finding]:
     if algorithm in NO_PS_ALGORITHMS and "ps" in spec.roles:
         message = f"roles.ps: train.algorithm {algorithm} uses no ps"
         yield Finding(("roles", "ps"), message, "remove roles.ps", "key", (path,))
+    if algorithm == "model-parallel" and "chief" not in spec.roles:
+        yield from _chief_for_several(spec, path)
     yield from _unknown_roles(spec)
 
 
+def _chief_for_several(spec: JobSpec, path: Path) -> Iterator[Finding]:
+    if "worker" in spec.roles and spec.roles["worker"].replicas > 1:
+        message = "train.algorithm model-parallel over several workers needs a chief role"
+        hint = "add roles.chief, or write roles.worker.replicas: 1 to use the devices of one"
+        needs: tuple[Path, ...] = (("roles", "worker", "replicas"), ("roles", "chief"))
+        yield Finding(path, message, hint, needs=needs)
+
+
 def _required(algorithm: str) -> list[tuple[str, bool]]:
-    return [("ps", algorithm in PS_ALGORITHMS), ("chief", algorithm in CHIEF_ALGORITHMS)]
+    chief = algorithm in CHIEF_ALGORITHMS
+    return [("ps", algorithm in PS_ALGORITHMS), ("chief", chief), ("worker", chief)]
 
 
 def _one_process(spec: JobSpec, algorithm: str) -> Iterator[Finding]:

@@ -8,10 +8,14 @@ import traceback
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trainer.cluster import cluster_from
 from trainer.errors import SettingsError, TrainerError
-from trainer.settings import Arguments, OneLineParser, parse_arguments
+from trainer.settings import Arguments, OneLineParser, Settings, parse_arguments
+
+if TYPE_CHECKING:
+    from trainer.data import Mnist
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,16 +56,18 @@ def run_task(arguments: Arguments) -> None:
     )
     if cluster.role == "evaluator":
         raise SettingsError("no algorithm uses an evaluator: the chief evaluates; remove the role")
-    from trainer.algorithms import load_algorithm
-    from trainer.data import load_mnist
+    from trainer.algorithms import cluster_for, load_algorithm
+    from trainer.devices import hide_devices
     from trainer.session import import_tensorflow, serve, set_threads
 
     algorithm = load_algorithm(settings, cluster)
-    if cluster.role == "ps":
+    cluster = cluster_for(algorithm, cluster)
+    hide_devices(cluster, settings)
+    if cluster.role in cluster.serving:
         serve(cluster, settings)
     with ThreadPoolExecutor(1) as background:
         # The data are read and checked while TensorFlow, the slow one, is being imported.
-        reading = background.submit(load_mnist, settings.data_dir, settings.validation_size)
+        reading = background.submit(_read_data, settings)
         import_tensorflow()
         data = reading.result()
     from trainer.job import Job
@@ -69,7 +75,18 @@ def run_task(arguments: Arguments) -> None:
     from trainer.run import Run
 
     set_threads(cluster, settings)
-    train(Run(Job(settings, cluster, algorithm, data, arguments.logdir, arguments.checkpoints)))
+    job = Job(settings, cluster, algorithm, data, arguments.logdir, arguments.checkpoints)
+    train(getattr(algorithm, "make_run", Run)(job))
+
+
+def _read_data(settings: Settings) -> Mnist:
+    if settings.data_url is not None:
+        from trainer.download import load_from
+
+        return load_from(settings.data_url, settings.data_dir, settings.validation_size)
+    from trainer.data import load_mnist
+
+    return load_mnist(settings.data_dir, settings.validation_size)
 
 
 def evaluate_weights(argv: Sequence[str]) -> None:
@@ -81,11 +98,12 @@ def evaluate_weights(argv: Sequence[str]) -> None:
     given = parser.parse_args(list(argv))
     from trainer.checkpoint import read_arrays
     from trainer.data import load_test
-    from trainer.models import build_model, evaluate
+    from trainer.models import evaluate
+    from trainer.networks import model_of
     from trainer.session import import_tensorflow
 
     arrays, meta = read_arrays(given.weights)
-    model = build_model(meta["model"], meta["hidden"], meta["activation"])
+    model = model_of(meta)
     if arrays["parameters"].shape != (model.size,):
         raise TrainerError(f"{given.weights} does not hold the parameters of a {model.name}")
     test = load_test(given.data_dir)

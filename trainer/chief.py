@@ -15,10 +15,12 @@ import numpy as np
 
 from trainer.algorithms import algorithm_name
 from trainer.checkpoint import Checkpoint, Checkpoints, write_arrays
+from trainer.collector import Tally
 from trainer.errors import TrainerError, warn
+from trainer.export import save_model
 from trainer.graph import WorkerGraph
 from trainer.job import Job
-from trainer.models import evaluate
+from trainer.models import Judged, evaluate
 from trainer.report import Report
 from trainer.state import Counters, Snapshot
 
@@ -31,6 +33,9 @@ class Chief:
         self._settings = job.settings
         self._state = worker.state
         self._model = worker.model
+        self._collector = getattr(worker, "collector", None)
+        self._tally: Tally | None = None
+        self._batches = worker.layout.batches  # that one step uses
         self._report = report
         self._folder = (
             Checkpoints(job.checkpoints, job.settings.keep_checkpoints) if job.checkpoints else None
@@ -118,6 +123,8 @@ class Chief:
         snapshot = self._state.snapshot(session)
         self._refuse_nan(snapshot)
         self._result = snapshot, self._state.counters(session), self._seconds()
+        if self._collector:
+            self._tally = self._collector.tally(session)
         self._state.release(session)
 
     def conclude(self) -> None:
@@ -125,7 +132,8 @@ class Chief:
         assert self._result is not None
         snapshot, counters, seconds = self._result
         settings, job = self._settings, self._job
-        accuracy, cost = evaluate(self._model, snapshot.parameters, job.data.test)
+        judged = self._judge(snapshot)
+        accuracy, cost = evaluate(judged.model, judged.vector, job.data.test)
         self._report.evaluated(snapshot.updates, seconds, accuracy, cost)
         if self._folder:
             self._folder.save(snapshot, self._meta(finished=True))
@@ -133,18 +141,20 @@ class Chief:
         if weights:
             write_arrays(
                 weights / f"{settings.weights_name}.npz",
-                {"parameters": snapshot.parameters},
-                self._meta(finished=True),
+                {"parameters": judged.vector},
+                {**self._meta(finished=True), **judged.meta},
             )
-        self._report.ended(snapshot.updates, accuracy, self._validation_cost(snapshot))
-        result = self._summary(snapshot, counters, seconds, accuracy, cost)
+            if settings.saved_model:
+                save_model(weights / settings.weights_name, judged.model, judged.vector)
+        self._report.ended(snapshot.updates, accuracy, self._validation_cost(judged))
+        result = self._summary(snapshot, counters, seconds, accuracy, cost) | judged.details
         self._report.result(job.logdir / "result.json" if job.logdir else None, result)
 
     def _summary(
         self, snapshot: Snapshot, counters: Counters, seconds: float, accuracy: float, cost: float
     ) -> dict[str, Any]:
         steps = int(snapshot.steps.sum())
-        samples = steps * self._settings.batch_size
+        samples = steps * self._settings.batch_size * self._batches
         total, highest, number = (f(counters.staleness, axis=0) for f in (np.sum, np.max, np.sum))
         shares = {
             task: {"steps": int(own), "share": round(int(own) / max(1, steps), 4)}
@@ -164,6 +174,7 @@ class Chief:
                 "max": int(highest[1]),
             },
             "per_task": shares,
+            **({"gradients": asdict(self._tally)} if self._tally else {}),
             "algorithm": algorithm_name(self._settings, self._job.cluster),
             "settings": asdict(self._settings),
         }
@@ -171,16 +182,25 @@ class Chief:
     def _evaluate(self, snapshot: Snapshot) -> float:
         self._refuse_nan(snapshot)
         seconds = self._seconds()
-        accuracy, cost = evaluate(self._model, snapshot.parameters, self._job.data.test)
+        judged = self._judge(snapshot)
+        accuracy, cost = evaluate(judged.model, judged.vector, self._job.data.test)
         self._report.evaluated(snapshot.updates, seconds, accuracy, cost)
         return accuracy
 
-    def _validation_cost(self, snapshot: Snapshot) -> float | None:
+    def _judge(self, snapshot: Snapshot) -> Judged:
+        """The network to evaluate: the only one, unless the algorithm trains several."""
+        judge = getattr(self._job.algorithm, "judge", None)
+        if judge is None:
+            return Judged(self._model, snapshot.parameters)
+        judged: Judged = judge(self._model, snapshot.parameters, self._job.data)
+        return judged
+
+    def _validation_cost(self, judged: Judged) -> float | None:
         """The summed cross entropy of the held-out images, as the `steps` format shows it."""
         held_out = self._job.data.validation
         if self._settings.log_format != "steps" or not len(held_out):
             return None
-        return evaluate(self._model, snapshot.parameters, held_out)[1] * len(held_out)
+        return evaluate(judged.model, judged.vector, held_out)[1] * len(held_out)
 
     def _schedule_evaluation(self, updates: int) -> None:
         every = max(1, self._settings.eval_every)
@@ -220,6 +240,11 @@ class Chief:
                     f"{found.path} has {name} {there}, not {here}; "
                     "use another checkpoint folder, or --resume never"
                 )
+        if len(found.snapshot.parameters) != self._model.size:
+            raise TrainerError(
+                f"{found.path} has {len(found.snapshot.parameters)} parameters, not "
+                f"{self._model.size}; use another checkpoint folder, or --resume never"
+            )
         steps = np.zeros(len(self._job.cluster.trainers), np.int64)
         kept = min(len(steps), len(found.snapshot.steps))
         steps[:kept] = found.snapshot.steps[:kept]

@@ -29,6 +29,7 @@ class ClusterInfo:
     jobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     role: str = "worker"
     index: int = 0
+    serving: tuple[str, ...] = ("ps",)  # the roles that only serve; the others train
 
     @property
     def alone(self) -> bool:
@@ -45,7 +46,7 @@ class ClusterInfo:
         """The tasks that train, chief first; a task's place here is its replica number."""
         if self.alone:
             return ("worker-0",)
-        roles = ("chief", "worker")
+        roles = [role for role in ("chief", "worker") if role not in self.serving]
         return tuple(f"{r}-{i}" for r in roles for i in range(len(self.jobs.get(r, ()))))
 
     @property
@@ -62,6 +63,15 @@ class ClusterInfo:
     def ps(self) -> tuple[str, ...]:
         """The addresses of the parameter servers."""
         return self.jobs.get("ps", ())
+
+    @property
+    def served(self) -> dict[str, str]:
+        """The tasks that only serve and their addresses, in a fixed order."""
+        return {
+            f"{role}-{i}": address
+            for role in self.serving
+            for i, address in enumerate(self.jobs.get(role, ()))
+        }
 
     @property
     def tasks_on_this_machine(self) -> int:

@@ -7,6 +7,7 @@ it has not used yet.
 
 from __future__ import annotations
 
+import copy
 import gzip
 import hashlib
 import struct
@@ -91,9 +92,8 @@ class Batches:
 
         self._examples = examples
         self._batch_size = batch_size
-        self._per_epoch = batches_per_epoch(examples, batch_size)
-        # The shuffle takes two seeds: one for who draws, the other for the epoch.
-        self._seed = (seed * 1_000_003 + replica) % 2**31
+        self.per_epoch = batches_per_epoch(examples, batch_size)
+        self._seed = self.draw_seed(seed, replica)
         self._images = _memory("images", examples.images)
         self._labels = _memory("labels", examples.labels)
         self._feeds = [
@@ -110,11 +110,22 @@ class Batches:
         """What `loader` is fed."""
         return dict(zip(self._feeds, (self._examples.images, self._examples.labels), strict=True))
 
+    def with_seed(self, seed: int, replica: int) -> Batches:
+        """Other batches of the same examples, from the same memory."""
+        other = copy.copy(self)
+        other._seed = self.draw_seed(seed, replica)
+        return other
+
+    @staticmethod
+    def draw_seed(seed: int, replica: int) -> int:
+        """The shuffle takes two seeds: this one for who draws, the other for the epoch."""
+        return (seed * 1_000_003 + replica) % 2**31
+
     def indices(self, number: Any) -> Any:
         """Which examples batch `number` holds: a new permutation of all of them every epoch."""
         import tensorflow as tf
 
-        epoch, position = number // self._per_epoch, number % self._per_epoch
+        epoch, position = number // self.per_epoch, number % self.per_epoch
         places = position * self._batch_size + tf.range(self._batch_size, dtype=tf.int64)
         seed = tf.stack([tf.constant(self._seed, tf.int64), epoch])
         return tf.random.experimental.index_shuffle(places, seed, len(self._examples) - 1)
@@ -162,7 +173,7 @@ def _read_checked(folder: Path, name: str) -> bytes:
     path = gzipped if gzipped.exists() else raw
     try:
         content = path.read_bytes()
-        sums = _checksums(folder)
+        sums = checksums(folder)
         if folder == SHIPPED:
             # The packed file is a fifth of the size, and not one byte of it may differ.
             _check(path, content, sums.get(path.name))
@@ -176,7 +187,8 @@ def _read_checked(folder: Path, name: str) -> bytes:
     return content
 
 
-def _checksums(folder: Path) -> dict[str, str]:
+def checksums(folder: Path) -> dict[str, str]:
+    """The SHA-256 of each file, from the folder itself or else as shipped."""
     own = folder / "SHA256SUMS"
     text = (own if own.exists() else SHIPPED / "SHA256SUMS").read_text(encoding="ascii")
     pairs = [line.split() for line in text.splitlines() if line.strip()]

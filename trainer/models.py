@@ -9,26 +9,32 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from trainer.data import Examples, normalised
+from trainer.layers import CLASSES, PIXELS, Layer, convolution, dense
 from trainer.settings import Settings
 
-PIXELS, CLASSES = 784, 10
 EVALUATION_BATCH = 1000
 
 
 @dataclass(frozen=True)
 class Model:
-    """Shapes of the parameters, and `forward(parameters, images) -> logits`."""
+    """Layers one after the other, and what training and evaluation need to know of them."""
 
     name: str
-    shapes: tuple[tuple[int, ...], ...]
-    forward: Callable[[Sequence[Any], Any], Any]
+    layers: tuple[Layer, ...]
+    dropout: float = 0.0  # of the values before the last layer, in training only
+    seed: int = 0  # of dropout
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes of all parameters, in the order in which they travel."""
+        return tuple(shape for layer in self.layers for shape in layer.shapes)
 
     @property
     def sizes(self) -> list[int]:
@@ -53,24 +59,50 @@ class Model:
 
         return tf.concat([tf.reshape(p, [-1]) for p in parameters], axis=0)
 
+    def forward(self, parameters: Sequence[Any], images: Any, mask: Any = None) -> Any:
+        """Logits of a batch; `mask` multiplies the values before the last layer (dropout)."""
+        parameters, values = list(parameters), images
+        for layer in self.layers:
+            own, parameters = parameters[: len(layer.shapes)], parameters[len(layer.shapes) :]
+            if layer is self.layers[-1] and mask is not None:
+                values = values * mask
+            values = layer.apply(own, values)
+        return values
+
     def loss(self, parameters: Sequence[Any], images: Any, labels: Any) -> Any:
-        """Mean softmax cross entropy of a batch."""
+        """Mean softmax cross entropy of a batch, as training sees it: with dropout."""
+        return mean_cost(self.forward(parameters, images, self.mask(images, labels)), labels)
+
+    def mask(self, images: Any, labels: Any) -> Any:
+        """The dropout mask of a batch: 0 or 1 / (1 - dropout); None for a model without dropout.
+
+        Its seed is made from the batch, so that a training step is a pure function of parameters
+        and batch: the same after a restart, another one for every batch, in every algorithm.
+        """
         import tensorflow as tf
 
-        logits = self.forward(parameters, images)
-        return tf.reduce_mean(
-            tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-        )
+        if not self.dropout:
+            return None
+        places = tf.range(1, tf.shape(labels)[0] + 1, dtype=tf.int32)
+        pixels = tf.cast(tf.reduce_sum(tf.round(images * 255.0)), tf.int32)
+        mark = tf.reduce_sum(places * tf.cast(labels, tf.int32))
+        shape = [tf.shape(images)[0], self.layers[-1].shapes[0][0]]
+        chance = tf.random.stateless_uniform(shape, tf.stack([self.seed + mark, pixels]))
+        return tf.where(chance >= self.dropout, 1.0 / (1.0 - self.dropout), 0.0)
 
     def gradient(self, vector: Any, images: Any, labels: Any) -> tuple[Any, Any]:
         """The loss of a batch and its gradient, flat like `vector` (graph mode only)."""
-        import tensorflow as tf
-
         # Differentiating by the list and joining once is cheaper than differentiating by the
         # vector, which would pad every parameter's gradient to full length and add them up.
-        parameters = self.split(vector)
+        loss, gradients = self.gradients(self.split(vector), images, labels)
+        return loss, self.join(gradients)
+
+    def gradients(self, parameters: Sequence[Any], images: Any, labels: Any) -> tuple[Any, Any]:
+        """The loss of a batch and its gradient by each parameter (graph mode only)."""
+        import tensorflow as tf
+
         loss = self.loss(parameters, images, labels)
-        return loss, self.join(tf.gradients(loss, parameters))
+        return loss, tf.gradients(loss, list(parameters))
 
     def initial(self, seed: int, init: str) -> np.ndarray:
         """The flat vector that training starts from; the same seed gives the same vector."""
@@ -78,30 +110,60 @@ class Model:
         return np.concatenate([_initial(random, shape, init).ravel() for shape in self.shapes])
 
 
+@dataclass(frozen=True)
+class Judged:
+    """The network to evaluate and to save, and what else is to be said about it."""
+
+    model: Model
+    vector: np.ndarray
+    details: dict[str, Any] = field(default_factory=dict)  # for result.json
+    meta: dict[str, Any] = field(default_factory=dict)  # for the file of weights
+
+
 def model_from(settings: Settings) -> Model:
     """The model that the settings name."""
-    return build_model(settings.model, settings.hidden, settings.activation)
+    return build_model(
+        settings.model, settings.hidden, settings.activation, settings.dropout, settings.seed
+    )
 
 
-def build_model(name: str, hidden: Sequence[int] = (100,), activation: str = "sigmoid") -> Model:
-    """`softmax` has no hidden layer; `mlp` has one for each width in `hidden`."""
-    widths = (PIXELS, *(hidden if name == "mlp" else ()), CLASSES)
-    shapes: list[tuple[int, ...]] = []
-    for inputs, outputs in itertools.pairwise(widths):
-        shapes += [(inputs, outputs), (outputs,)]
+def build_model(
+    name: str,
+    hidden: Sequence[int] = (100,),
+    activation: str = "sigmoid",
+    dropout: float = 0.5,
+    seed: int = 0,
+) -> Model:
+    """`softmax` has no hidden layer, `mlp` one for each width in `hidden`.
 
-    def forward(parameters: Sequence[Any], images: Any) -> Any:
-        import tensorflow as tf
+    `cnn` is the network of TensorFlow's old tutorial "Deep MNIST for experts": two convolutions
+    of 5 x 5 with 32 and 64 filters, each with a pool of 2 x 2, 1024 rectified units, dropout.
+    """
+    if name == "cnn":
+        return cnn((32, 64), 1024, dropout, seed)
+    widths = [PIXELS, *(hidden if name == "mlp" else ())]
+    layers = [dense(a, b, activation) for a, b in itertools.pairwise(widths)]
+    return Model(name, (*layers, dense(widths[-1], CLASSES, None)))
 
-        function = {"sigmoid": tf.sigmoid, "tanh": tf.tanh, "relu": tf.nn.relu}[activation]
-        layers = list(zip(parameters[::2], parameters[1::2], strict=True))
-        values = images
-        for weights, biases in layers[:-1]:
-            values = function(tf.matmul(values, weights) + biases)
-        weights, biases = layers[-1]
-        return tf.matmul(values, weights) + biases
 
-    return Model(name, tuple(shapes), forward)
+def cnn(filters: tuple[int, int], units: int, dropout: float, seed: int) -> Model:
+    """The deep MNIST network with other numbers of filters and units."""
+    layers = (
+        convolution(28, 1, filters[0]),
+        convolution(14, filters[0], filters[1]),
+        dense(7 * 7 * filters[1], units, "relu"),
+        dense(units, CLASSES, None),
+    )
+    return Model("cnn", layers, dropout, seed)
+
+
+def mean_cost(logits: Any, labels: Any) -> Any:
+    """Mean softmax cross entropy."""
+    import tensorflow as tf
+
+    return tf.reduce_mean(
+        tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+    )
 
 
 def evaluate(model: Model, vector: np.ndarray, examples: Examples) -> tuple[float, float]:
@@ -109,15 +171,17 @@ def evaluate(model: Model, vector: np.ndarray, examples: Examples) -> tuple[floa
     import tensorflow as tf
 
     right, cost = 0, 0.0
-    parameters = model.split(tf.constant(vector))
-    for start in range(0, len(examples), EVALUATION_BATCH):
-        part = examples.part(slice(start, start + EVALUATION_BATCH))
-        logits = model.forward(parameters, normalised(tf.constant(part.images)))
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-            labels=part.labels.astype(np.int32), logits=logits
-        )
-        right += int(np.sum(np.argmax(logits.numpy(), axis=1) == part.labels))
-        cost += float(tf.reduce_sum(losses))
+    # Without a device name TensorFlow would choose one of several virtual ones as it likes.
+    with tf.device("/device:GPU:0" if tf.config.list_physical_devices("GPU") else "/device:CPU:0"):
+        parameters = model.split(tf.constant(vector))
+        for start in range(0, len(examples), EVALUATION_BATCH):
+            part = examples.part(slice(start, start + EVALUATION_BATCH))
+            logits = model.forward(parameters, normalised(tf.constant(part.images)))
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+                labels=part.labels.astype(np.int32), logits=logits
+            )
+            right += int(np.sum(np.argmax(logits.numpy(), axis=1) == part.labels))
+            cost += float(tf.reduce_sum(losses))
     return right / len(examples), cost / len(examples)
 
 
@@ -126,5 +190,6 @@ def _initial(random: np.random.Generator, shape: tuple[int, ...], init: str) -> 
         return np.zeros(shape, np.float32)
     if init == "normal":
         return random.standard_normal(shape, np.float32)
-    limit = math.sqrt(6.0 / sum(shape))
+    # Glorot: a weight of a convolution is used once for every place of its window.
+    limit = math.sqrt(6.0 / (math.prod(shape[:-2]) * sum(shape[-2:])))
     return random.uniform(-limit, limit, shape).astype(np.float32)

@@ -36,8 +36,11 @@ MARKS = (0.90, 0.95, 0.97, 0.98, 0.99)
 class Report:
     """One task's voice. Nothing here changes how training goes."""
 
-    def __init__(self, settings: Settings, cluster: ClusterInfo, logdir: Path | None) -> None:
+    def __init__(
+        self, settings: Settings, cluster: ClusterInfo, logdir: Path | None, shared: bool = False
+    ) -> None:
         self._settings = settings
+        self._shared = shared or settings.steps is not None  # all count to the same global step
         self._cluster = cluster
         self._folder = logdir / cluster.task if logdir else None
         self._metrics = Metrics(self._folder)
@@ -129,7 +132,7 @@ class Report:
     def _count_staleness(self, values: np.ndarray) -> None:
         self.staleness[0] += float(values.sum())
         self.staleness[1] = max(self.staleness[1], float(values.max()))
-        self.staleness[2] += len(values)
+        self.staleness[2] += values.size
 
     def _line(self, own: int, outcome: Outcome, rate: float) -> str:
         if self._settings.log_format == "json":
@@ -158,9 +161,7 @@ class Report:
     def _say_progress(self, own: int, outcome: Outcome, total: int | None, rate: float) -> None:
         if not self._under_launcher:
             return
-        # With `steps` as the end, the way to go is the same for all workers: the global step.
-        shared = self._settings.steps is not None
-        line: dict[str, Any] = {"step": outcome.updates if shared else own}
+        line: dict[str, Any] = {"step": outcome.updates if self._shared else own}
         if total is not None:
             line["total"] = total
         line |= {"rate": round(rate, 1), "loss": round(self.cost, 4)}

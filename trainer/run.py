@@ -11,7 +11,9 @@ from trainer.chief import Chief
 from trainer.errors import TrainerError, warn
 from trainer.graph import Outcome, WorkerGraph
 from trainer.job import Job
+from trainer.layout import layout_of
 from trainer.report import Report
+from trainer.scheme import scheme_of
 from trainer.session import POLL_SECONDS, Link, wait_until
 from trainer.state import Counters
 
@@ -24,7 +26,11 @@ class Run:
     def __init__(self, job: Job) -> None:
         self._settings = job.settings
         self._cluster = job.cluster
-        self._worker = WorkerGraph(job.settings, job.cluster, job.data.train, job.algorithm.step)
+        layout = layout_of(job.algorithm, job.settings, job.cluster)
+        scheme = scheme_of(job.algorithm, job.settings, job.cluster)
+        self._worker = WorkerGraph(
+            job.settings, job.cluster, job.data.train, job.algorithm.step, layout, scheme
+        )
         self._state = self._worker.state
         self._link = Link(job.cluster, job.settings, self._state.initialised)
         self._calls: dict[int, Callable[[int], Outcome]] = {}
@@ -33,7 +39,7 @@ class Run:
         self._steps = np.zeros(len(job.cluster.trainers), np.int64)
         self._updates = 0
         self._told_to_stop = False
-        self.report = Report(job.settings, job.cluster, job.logdir)
+        self.report = Report(job.settings, job.cluster, job.logdir, shared=self._shared)
         self._chief = Chief(job, self._worker, self.report) if job.cluster.is_chief else None
 
     @property
@@ -43,8 +49,13 @@ class Run:
 
     @property
     def total(self) -> int:
-        """What to count to: global steps if `steps` is set, else this worker's own."""
-        return self._settings.steps or self._settings.epochs * self._worker.per_epoch
+        """What to count to: global steps if they are shared, else this worker's own."""
+        return self._worker.total
+
+    @property
+    def _shared(self) -> bool:
+        """Whether all workers count to the same number together."""
+        return self._settings.steps is not None or self._worker.scheme.lockstep
 
     @property
     def _own(self) -> int:
@@ -66,6 +77,7 @@ class Run:
         if not self._data_loaded:
             self._worker.load_data(session)
             self._data_loaded = True
+        self._worker.local.reset(session)
         self._calls = self._worker.calls(session)
         self._state.mark_joined(session)
         now = self._state.counters(session)
@@ -79,26 +91,44 @@ class Run:
 
     def done(self) -> bool:
         """Whether this worker has no step left to make."""
-        count = self._updates if self._settings.steps else self._own
+        count = self._updates if self._shared else self._own
         return self._told_to_stop or count >= self.total
 
     def step(self) -> Outcome:
         """Some steps in one call: as many as were chained, or one at a time near the end."""
-        left = self.total - self._own
-        if self._settings.steps:
-            left = (self.total - self._updates) // len(self._cluster.trainers)
-        most = self._worker.most_steps
-        outcome = self._calls[most if left >= most else 1](self._own)
+        most, window = self._worker.most_steps, self._worker.scheme.window
+        if not self._own:
+            most = 1  # the first call prepares its graph, and that of one step is ready soonest
+        exchanges = self._exchanges_left()
+        if exchanges:
+            outcome = self._calls[most if exchanges >= most else 1](self._own)
+        else:
+            outcome = self._worker.short_call(self._link.session)(self._own, self._left % window)
         self._refuse_nan(outcome)
         self._steps, self._updates = outcome.steps, outcome.updates
         self._told_to_stop = outcome.stop
         self._link.works()
         return outcome
 
+    @property
+    def _left(self) -> int:
+        """The updates that are left for all, or else the steps that are left for this worker."""
+        return self.total - (self._updates if self._shared else self._own)
+
+    def _exchanges_left(self) -> int:
+        """How many exchanges this worker can make without going too far."""
+        if self._worker.scheme.lockstep:
+            return self._left
+        if self._shared:
+            together = len(self._cluster.trainers) * self._worker.layout.updates
+            together *= self._worker.scheme.updates
+            return max(1, self._left // together)
+        return self._left // self._worker.scheme.window
+
     def keep_house(self) -> None:
         """The chief saves, evaluates and calls it a day when that is due."""
         if self._chief:
-            complete = 0 if self._settings.steps else int(np.sum(self._steps >= self.total))
+            complete = 0 if self._shared else int(np.sum(self._steps >= self.total))
             stop = self._chief.keep_house(self._link.session, self._updates, complete)
             self._told_to_stop = self._told_to_stop or stop
 
@@ -120,8 +150,27 @@ class Run:
 
     def recover(self, error: Exception) -> None:
         """After a lost contact: note it, or give up if it has lasted too long."""
+        self._name_the_missing(error)
         self._link.lose(error)
+        self._data_loaded = self._data_loaded and "worker" not in self._cluster.serving
         warn(f"{self._cluster.task} lost a parameter server at step {self._own}; joining again")
+
+    def _name_the_missing(self, error: Exception) -> None:
+        """Give up if it was not a parameter server that kept this worker waiting, but a worker."""
+        from tensorflow import errors
+
+        collector = self._worker.collector
+        if collector is None or not isinstance(error, errors.DeadlineExceededError):
+            return
+        try:
+            missing = [self._cluster.trainers[i] for i in collector.missing(self._link.session)]
+        except self.lost_errors:
+            return
+        if missing and self._cluster.task not in missing:
+            raise TrainerError(
+                f"{', '.join(missing)} did not contribute to the next update within "
+                f"{self._settings.recovery_seconds:g} s; with backups, updates do without"
+            )
 
     @property
     def _patience(self) -> float:
@@ -156,7 +205,7 @@ class Run:
 
     def _patience_with(self, now: Counters) -> float:
         """Little for workers that have made all their steps and only have to say so."""
-        count = now.updates if self._settings.steps else now.steps[~now.finished]
+        count = now.updates if self._shared else now.steps[~now.finished]
         patience = self._settings.recovery_seconds
         return min(LAST_WORDS_SECONDS, patience) if np.all(count >= self.total) else patience
 

@@ -14,11 +14,13 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from trainer.cluster import ClusterInfo, host_of, threads_for
+from trainer.devices import device_options
 from trainer.errors import TrainerError
 from trainer.settings import Settings
 
 POLL_SECONDS = 0.05
 OVER_SECONDS = 0.5
+GONE_SECONDS = 3.0
 
 # Closing a session waits for its tasks, for ever if one of them is gone. So sessions are never
 # closed, nor collected; the end of the process does it.
@@ -68,7 +70,7 @@ def set_threads(cluster: ClusterInfo, settings: Settings) -> None:
 
     threads = threads_for(cluster, settings.threads)
     tf.config.threading.set_intra_op_parallelism_threads(threads)
-    tf.config.threading.set_inter_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(_inter_op(settings, threads))
 
 
 def start_server(cluster: ClusterInfo, settings: Settings) -> Any:
@@ -89,7 +91,7 @@ def start_server(cluster: ClusterInfo, settings: Settings) -> Any:
 
 
 def serve(cluster: ClusterInfo, settings: Settings) -> NoReturn:
-    """Be a parameter server until a signal, or the chief, says that it is over; then exit 0.
+    """Only serve until a signal, or the chief, says that it is over; then exit 0.
 
     `Server.join()` would never return and would not let Python see a signal. TensorFlow's server
     has no clean end either: its threads outlive the interpreter, hence `os._exit`.
@@ -101,25 +103,53 @@ def serve(cluster: ClusterInfo, settings: Settings) -> NoReturn:
     print(f"{cluster.task} serving on {cluster.jobs[cluster.role][cluster.index]}", flush=True)
     while "TFCLUSTER_TASK" in os.environ:
         signal.pause()  # the launcher knows when the job is over
-    _wait_until_over(cluster, server)
+    if settings.algorithm == "coordinator":
+        _wait_until_gone(cluster.jobs["chief"][0])
+    else:
+        _wait_until_over(cluster, server)
     print(f"{cluster.task} done", flush=True)
     os._exit(0)
 
 
 def _wait_until_over(cluster: ClusterInfo, server: Any) -> None:
-    """Until the chief has set this ps task's `over` (see state.py)."""
+    """Until the chief has set this task's `over` (see state.py)."""
     import tensorflow as tf
 
-    from trainer.state import over_variable
+    from trainer.variables import over_variable
 
-    device = f"/job:ps/task:{cluster.index}/device:CPU:0"
+    device = f"/job:{cluster.role}/task:{cluster.index}/device:CPU:0"
     with tf.Graph().as_default() as graph, tf.device(device):
-        over = over_variable(cluster.index)
+        over = over_variable(list(cluster.served).index(cluster.task))
         filled, value = over.is_initialized(), over.read_value()
     config = tf.compat.v1.ConfigProto(device_filters=[device])
     session = tf.compat.v1.Session(server.target, graph=graph, config=config)
     while not (session.run(filled) and session.run(value)):
         time.sleep(OVER_SECONDS)
+
+
+def _wait_until_gone(address: str) -> None:
+    """Until the chief, once it was there, has not accepted connections for some time.
+
+    A TF2 strategy cannot see the variables of `_wait_until_over`.
+    """
+    while not answers(address):
+        time.sleep(OVER_SECONDS)
+    last = time.monotonic()
+    while time.monotonic() - last < GONE_SECONDS:
+        time.sleep(OVER_SECONDS)
+        last = time.monotonic() if answers(address) else last
+
+
+def wait_for_servers(cluster: ClusterInfo, seconds: float) -> None:
+    """Until every task that serves accepts connections; one that does not is named."""
+    for task, address in cluster.served.items():
+        wait_until(
+            lambda address=address: answers(address),  # type: ignore[misc]
+            seconds,
+            lambda task=task, address=address: (  # type: ignore[misc]
+                f"{task} at {address} did not accept a connection"
+            ),
+        )
 
 
 class Link:
@@ -149,23 +179,16 @@ class Link:
         )
 
     def connect(self, seconds: float) -> None:
-        """A new session, once every ps accepts connections."""
+        """A new session, once every task that serves accepts connections."""
         import tensorflow as tf
 
-        for index, address in enumerate(self._cluster.ps):
-            wait_until(
-                lambda address=address: _answers(address),  # type: ignore[misc]
-                seconds,
-                lambda index=index, address=address: (  # type: ignore[misc]
-                    f"ps-{index} at {address} did not accept a connection"
-                ),
-            )
+        wait_for_servers(self._cluster, seconds)
         config = _config(self._cluster, self._settings)
         target = ""
         if self._server is not None:
             # Without filters a session would wait for every other worker as well.
             own = f"/job:{self._cluster.role}/task:{self._cluster.index}"
-            config.device_filters.extend(["/job:ps", own])
+            config.device_filters.extend([*(f"/job:{r}" for r in self._cluster.serving), own])
             config.operation_timeout_in_ms = int(self._settings.recovery_seconds * 1000)
             target = self._server.target
         self.session = tf.compat.v1.Session(target, graph=self._probe.graph, config=config)
@@ -173,7 +196,7 @@ class Link:
         # A task that accepts connections but does not answer would hold the first call for ever:
         # it is the only one that TensorFlow's own time-out cannot end.
         silent = f"{self._everyone()} accepted a connection but did not answer within {seconds:g} s"
-        timer = threading.Timer(seconds, _give_up, [silent])
+        timer = threading.Timer(seconds, give_up, [silent])
         timer.daemon = True
         timer.start()
         try:
@@ -195,7 +218,7 @@ class Link:
         time.sleep(POLL_SECONDS)
 
     def _everyone(self) -> str:
-        return ", ".join(f"ps-{i} at {address}" for i, address in enumerate(self._cluster.ps))
+        return ", ".join(f"{task} at {address}" for task, address in self._cluster.served.items())
 
     def works(self) -> None:
         """A step has succeeded: the next loss gets the whole time to recover again."""
@@ -207,16 +230,25 @@ def _config(cluster: ClusterInfo, settings: Settings) -> Any:
 
     threads = threads_for(cluster, settings.threads)
     return tf.compat.v1.ConfigProto(
-        intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads
+        intra_op_parallelism_threads=threads,
+        inter_op_parallelism_threads=_inter_op(settings, threads),
+        **device_options(cluster, settings),
     )
 
 
-def _give_up(message: str) -> None:
+def _inter_op(settings: Settings, threads: int) -> int:
+    """A remote function of TF2's coordinator blocks its thread: with one only, it never ends."""
+    return max(threads, 4) if settings.algorithm == "coordinator" else threads
+
+
+def give_up(message: str) -> None:
+    """End the process with an error, from any thread."""
     print(f"trainer: error: {message}", file=sys.stderr, flush=True)
     os._exit(1)
 
 
-def _answers(address: str) -> bool:
+def answers(address: str) -> bool:
+    """Whether somebody accepts connections there."""
     host, port = host_of(address).strip("[]"), int(address.rpartition(":")[2])
     try:
         with socket.create_connection((host, port), timeout=2):

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from trainer.errors import SettingsError
 
 TABLE_PATH = Path(__file__).with_name("settings.json")
+OPTIMIZERS = {"downpour": "adagrad"}  # of every other algorithm: sgd
 LEARNING_RATES = {"sgd": 0.5, "momentum": 0.05, "adagrad": 0.05, "adam": 0.001}
 
 
@@ -30,10 +31,18 @@ class Settings:
     model: str
     hidden: tuple[int, ...]
     activation: str
+    dropout: float
     init: str
     optimizer: str
     learning_rate: float
     momentum: float
+    learning_rates: tuple[float, ...] | None
+    local_learning_rate: float | None
+    window: int | None
+    n_push: int | None
+    n_fetch: int | None
+    backups: int | None
+    rho: float | None
     batch_size: int
     epochs: int
     steps: int | None
@@ -42,6 +51,7 @@ class Settings:
     seed: int
     data_order: str
     data_dir: str | None
+    data_url: str | None
     validation_size: int
     eval_every: int
     log_format: str
@@ -53,11 +63,23 @@ class Settings:
     keep_checkpoints: int
     resume: str
     weights_name: str
+    saved_model: bool
     folder_no: int | None
     steps_per_call: int
     threads: int | None
     start_seconds: float
     recovery_seconds: float
+    synchronous: bool
+    devices: int | None
+    networks: int | None
+    sweep_learning_rates: tuple[float, ...] | None
+    sweep_hidden: tuple[int, ...] | None
+    sweep_seeds: tuple[int, ...] | None
+    visible_devices: str | None
+    gpu_memory_fraction: float | None
+    gpu_growth: bool
+    soft_placement: bool
+    log_placement: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +121,8 @@ def settings_from(values: Mapping[str, Any] | None = None) -> Settings:
         checked[name] = value
     if Path(checked["weights_name"]).name != checked["weights_name"]:
         raise SettingsError("weights_name: a file name without folders, please")
+    if checked["optimizer"] is None:
+        checked["optimizer"] = OPTIMIZERS.get(checked["algorithm"], "sgd")
     if checked["learning_rate"] is None:
         checked["learning_rate"] = LEARNING_RATES[checked["optimizer"]]
     return Settings(**checked)

@@ -8,7 +8,7 @@
     staleness[i] sum, maximum and number of the staleness that worker i has seen, set at its end
     ready        1 once the chief has filled everything in; 0 while it restores
     stop         1 when the chief wants everyone to end early
-    over_k       1 when ps task k is needed no more; one on every ps task
+    over_k       1 when task k is needed no more; one on every task that only serves
     started      when training began, in seconds since 1970 by the chief's clock
 
 A process alone has the same variables on its own device.
@@ -22,7 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from trainer.exchanges import Exchanges
 from trainer.optimizers import Optimizer
+from trainer.variables import assign_of, over_variable, shared_variable
 
 
 @dataclass(frozen=True)
@@ -48,93 +50,76 @@ class Counters:
     started: float
 
 
-@dataclass(frozen=True)
-class Pulled:
-    """The parameters as one worker saw them, and how many updates they had had by then."""
-
-    vector: Any
-    updates: Any
-
-
-@dataclass(frozen=True)
-class Pushed:
-    """The operation that finished an update, and the number of that update."""
-
-    operation: Any
-    updates: Any
-
-
 def piece_sizes(size: int, pieces: int) -> list[int]:
     """Cut `size` into contiguous pieces that differ by at most one."""
     return [size // pieces + (i < size % pieces) for i in range(pieces)]
 
 
-class SharedState:
+class SharedState(Exchanges):
     """The shared variables and the operations on them, for one worker's graph."""
 
     def __init__(
-        self, size: int, optimizer: Optimizer, devices: Sequence[str], workers: int, replica: int
+        self,
+        size: int,
+        optimizer: Optimizer,
+        devices: Sequence[str],
+        workers: int,
+        replica: int,
+        sizes: Sequence[int] | None = None,  # of the pieces, if not equal
+        optimizers: Sequence[Optimizer] | None = None,  # of the pieces, if not the same
+        servers: Sequence[str] | None = None,  # the devices of the tasks that only serve
     ) -> None:
         import tensorflow as tf
 
         self._optimizer = optimizer
-        self._workers = workers
-        self._replica = replica
-        self._sizes = piece_sizes(size, len(devices))
+        self._optimizers = optimizers or [optimizer] * len(devices)
+        self.workers = workers
+        self.replica = replica
+        self.sizes = list(sizes or piece_sizes(size, len(devices)))
         self._pieces: list[Any] = []
         self._slots: list[list[Any]] = []  # [piece][slot]
         self._over: list[Any] = []
-        for i, (device, length) in enumerate(zip(devices, self._sizes, strict=True)):
+        self._extras: list[tuple[Any, Any]] = []
+        self._after_stop: list[Any] = []
+        for i, (device, length) in enumerate(zip(devices, self.sizes, strict=True)):
             with tf.device(device):
-                self._pieces.append(_variable(f"parameters_{i}", [length], tf.float32))
-                self._over.append(over_variable(i))
+                self._pieces.append(shared_variable(f"parameters_{i}", [length], tf.float32))
                 names = [f"slot{k}_{i}" for k in range(len(optimizer.slot_starts))]
-                self._slots.append([_variable(name, [length], tf.float32) for name in names])
+                self._slots.append([shared_variable(name, [length], tf.float32) for name in names])
+        for i, server in enumerate(devices if servers is None else servers):
+            with tf.device(server):
+                self._over.append(over_variable(i))
         self._counter_device = devices[0]
         with tf.device(self._counter_device):
-            self._updates = _variable("updates", [], tf.int64)
-            self._steps = _variable("steps", [workers], tf.int64)
-            self._joined = _variable("joined", [workers], tf.int64)
-            self._finished = _variable("finished", [workers], tf.int64)
-            self._staleness = _variable("staleness", [workers, 3], tf.float64)
-            self._ready = _variable("ready", [], tf.int64)
-            self._stop = _variable("stop", [], tf.int64)
-            self._started = _variable("started", [], tf.float64)
+            self._updates = shared_variable("updates", [], tf.int64)
+            self._steps = shared_variable("steps", [workers], tf.int64)
+            self._joined = shared_variable("joined", [workers], tf.int64)
+            self._finished = shared_variable("finished", [workers], tf.int64)
+            self._staleness = shared_variable("staleness", [workers, 3], tf.float64)
+            self._ready = shared_variable("ready", [], tf.int64)
+            self._stop = shared_variable("stop", [], tf.int64)
+            self._started = shared_variable("started", [], tf.float64)
         self._build_calls()
 
-    # The two halves of an exchange, for algorithms.
+    def extend(self, variable: Any, first: Any) -> Any:
+        """One more variable, of an algorithm's own; `fill` gives it its first value."""
+        self._assigns[variable.name] = assign_of(variable)
+        self._extras.append((variable, first))
+        return variable
 
-    def pull(self, after: Sequence[Any] = ()) -> Pulled:
-        """x <- x~, after the given operations. Pieces are read one by one, without a lock."""
-        import tensorflow as tf
+    def after_stop(self, operation: Any) -> None:
+        """What has to run when everyone is told to end."""
+        self._after_stop.append(operation)
 
-        with tf.control_dependencies(list(after)):
-            pieces = [piece.read_value() for piece in self._pieces]
-            updates = self._updates.read_value()
-        return Pulled(tf.concat(pieces, axis=0) if len(pieces) > 1 else pieces[0], updates)
+    @property
+    def updates(self) -> Any:
+        """The variable that counts the updates."""
+        return self._updates
 
-    def push(self, gradient: Any, pulled: Pulled) -> Pushed:
-        """Apply a gradient where the parameters live, then count the update and the step."""
-        import tensorflow as tf
-
-        parts = tf.split(gradient, self._sizes) if len(self._pieces) > 1 else [gradient]
-        applied = []
-        for piece, slots, part in zip(self._pieces, self._slots, parts, strict=True):
-            with tf.device(piece.device):
-                applied.append(self._optimizer.apply(piece, slots, part, pulled.updates + 1))
-        own = np.eye(self._workers, dtype=np.int64)[self._replica]
-        with tf.device(self._counter_device), tf.control_dependencies(applied):
-            counted = self._steps.assign_add(own, read_value=False)
-            updates = self._updates.assign_add(1)
-            done = tf.group(counted, updates)
-        return Pushed(done, updates)
-
-    def after(self, operations: Sequence[Any]) -> tuple[Any, Any, Any]:
-        """(updates, steps, stop), read after the given operations."""
-        import tensorflow as tf
-
-        with tf.control_dependencies(list(operations)):
-            return self._updates.read_value(), self._steps.read_value(), self._stop.read_value()
+    @property
+    def devices(self) -> list[str]:
+        """Where the pieces are; the counters are on the first."""
+        return [piece.device for piece in self._pieces]
 
     # What the run calls, with a session.
 
@@ -146,16 +131,17 @@ class SharedState:
 
     def fill(self, session: Any, snapshot: Snapshot, started: float) -> None:
         """Give every variable its value; workers that are waiting go on when this is done."""
-        cuts = np.cumsum(self._sizes)[:-1]
+        cuts = np.cumsum(self.sizes)[:-1]
         values: list[tuple[Any, Any]] = [
             (self._updates, snapshot.updates),
             (self._steps, snapshot.steps),
-            (self._joined, np.zeros(self._workers)),
-            (self._finished, np.zeros(self._workers)),
-            (self._staleness, np.zeros((self._workers, 3))),
+            (self._joined, np.zeros(self.workers)),
+            (self._finished, np.zeros(self.workers)),
+            (self._staleness, np.zeros((self.workers, 3))),
             (self._stop, 0),
             (self._started, started),
             *((over, 0) for over in self._over),
+            *self._extras,
         ]
         values += zip(self._pieces, np.split(snapshot.parameters, cuts), strict=True)
         for k in range(len(self._optimizer.slot_starts)):
@@ -172,7 +158,7 @@ class SharedState:
             parameters=parameters,
             slots=np.repeat(slots, len(parameters), axis=1),
             updates=0,
-            steps=np.zeros(self._workers, np.int64),
+            steps=np.zeros(self.workers, np.int64),
         )
 
     def snapshot(self, session: Any) -> Snapshot:
@@ -201,6 +187,8 @@ class SharedState:
     def tell_to_stop(self, session: Any) -> None:
         """Every worker ends after the call that it is in."""
         self._set(session, [(self._stop, 1)])
+        for operation in self._after_stop:
+            session.run(operation)
 
     def release(self, session: Any) -> None:
         """Nobody needs the parameter servers any more."""
@@ -234,8 +222,7 @@ class SharedState:
         self._set_staleness = self._set_row(self._staleness, self._own_staleness)
         self._assigns: dict[str, tuple[Any, Any]] = {}
         for variable in variables:
-            feed = tf.compat.v1.placeholder(variable.dtype, variable.shape)
-            self._assigns[variable.name] = feed, variable.assign(feed, read_value=False)
+            self._assigns[variable.name] = assign_of(variable)
 
     def _set_row(self, variable: Any, value: Any) -> Any:
         """Set this worker's row of a variable and touch no other's."""
@@ -244,29 +231,9 @@ class SharedState:
         with tf.device(variable.device):
             row = tf.cast(tf.expand_dims(value, 0), variable.dtype)
             return tf.raw_ops.ResourceScatterUpdate(
-                resource=variable.handle, indices=[self._replica], updates=row
+                resource=variable.handle, indices=[self.replica], updates=row
             )
 
     def _set(self, session: Any, values: Sequence[tuple[Any, Any]]) -> None:
         pairs = [(*self._assigns[variable.name], value) for variable, value in values]
         session.run([assign for _, assign, _ in pairs], {feed: value for feed, _, value in pairs})
-
-
-def over_variable(index: int) -> Any:
-    """The variable that tells ps task `index` to end."""
-    import tensorflow as tf
-
-    return _variable(f"over_{index}", [], tf.int64)
-
-
-def _variable(name: str, shape: Sequence[int], dtype: Any) -> Any:
-    import tensorflow as tf
-
-    return tf.compat.v1.get_variable(
-        name,
-        shape,
-        dtype,
-        initializer=tf.compat.v1.zeros_initializer(),
-        trainable=False,
-        use_resource=True,
-    )

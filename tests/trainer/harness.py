@@ -106,6 +106,10 @@ class Cluster:
         self._processes[task].kill()
         self._processes[task].wait(10)
 
+    def signal(self, task: str, number: int) -> None:
+        """Send a signal."""
+        self._processes[task].send_signal(number)
+
     def terminate(self, task: str) -> int:
         """SIGTERM; the exit code."""
         self._processes[task].send_signal(signal.SIGTERM)

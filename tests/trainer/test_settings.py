@@ -54,7 +54,7 @@ def test_each_optimizer_has_a_learning_rate_of_its_own_unless_one_is_given() -> 
         (["--momentum", "2"], "argument --momentum: 2.0 is greater than 1"),
         (["--hidden", "10,,5"], "argument --hidden: expected integers, comma-separated, not"),
         (["--tensorboard", "maybe"], "argument --tensorboard: expected true or false, not 'maybe'"),
-        (["--model", "mpl"], "'mpl' is not one of softmax, mlp; did you mean mlp?"),
+        (["--model", "mpl"], "'mpl' is not one of softmax, mlp, cnn; did you mean mlp?"),
         (["--batchsize", "5"], "unknown argument --batchsize; did you mean --batch_size?"),
         (["--batch", "5"], "unknown argument --batch"),
         (["stray"], "unknown argument stray"),

@@ -35,4 +35,4 @@ def step(worker: WorkerGraph, number: Any, after: list[Any]) -> Step:
     images, labels = worker.batches.batch(number)
     loss, g = worker.model.gradient(x.vector, images, labels)
     pushed = worker.state.push(g, x)  # x <- x - eta g
-    return Step(loss, staleness=pushed.updates - 1 - x.updates, done=pushed.operation)
+    return Step(loss, staleness=pushed.since(x), done=pushed.operation)
