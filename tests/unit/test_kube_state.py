@@ -80,7 +80,7 @@ def test_a_pods_task_is_its_role_and_index():
                 waiting(
                     "ErrImagePull",
                     "rpc error: code = NotFound desc = failed to pull and unpack image: failed to"
-                    ' resolve reference "docker.io/some/image:1": not found',
+                    ' resolve reference "images.example/some/image:1": not found',
                 )
             ),
             [],
