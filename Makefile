@@ -22,8 +22,9 @@ docs: $(VENV)/.dev  ## write the generated pages of docs/ anew
 	$(BIN)/python -m tfcluster.spec_docs > docs/spec.md
 	$(BIN)/python -m tfcluster.cli_docs > docs/commands.md
 
-bench: $(VENV)/.dev  ## measure start-up and planning, as ratios
+bench: $(VENV)/.dev  ## measure start-up, planning and training, as ratios
 	$(BIN)/python benchmarks/cli.py
+	$(BIN)/python benchmarks/trainer.py
 
 clean:  ## remove what the targets above made
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
