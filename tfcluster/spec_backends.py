@@ -69,6 +69,9 @@ class DockerHost(Frozen):
     tasks: list[Text] | None = Field(
         default=None, description="The tasks (worker-1) or roles it runs; shared out if unset."
     )
+    gpus: list[Gpu] | None = Field(
+        default=None, description="Its GPUs to divide, by number or UUID; docker.gpus if unset."
+    )
 
 
 class DockerSection(Frozen):
@@ -81,6 +84,11 @@ class DockerSection(Frozen):
         default=None, description="An existing network to join instead of the job's own."
     )
     runtime: Text | None = Field(default=None, description="The container runtime, such as nvidia.")
+    gpus: list[Gpu] | None = Field(
+        default=None,
+        description="The GPUs of each host to divide among its tasks, by number or UUID; counted"
+        " from 0 if unset.",
+    )
 
 
 class Toleration(Frozen):

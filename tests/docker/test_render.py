@@ -166,6 +166,15 @@ def test_gpus_become_an_option_or_nvidia_dockers_variable(tmp_path):
     assert sum(call[:1] == ["run"] and "--detach" in call for call in calls) == 3
 
 
+def test_gpus_named_in_the_spec_are_the_ones_divided(tmp_path):
+    plan = trained(tmp_path, roles=GPUS, docker={"gpus": [1, 3, "GPU-8f1c", 7]})
+    text = render_plan(plan, "docker")
+    assert "--gpus '\"device=1,3\"'" in text
+    assert "--gpus '\"device=GPU-8f1c,7\"'" in text
+    with pytest.raises(UsageError, match="worker-1 asks for 2 GPUs"):
+        trained(tmp_path, roles=GPUS, docker={"gpus": [1, 3]})
+
+
 def test_every_host_has_a_script_with_its_tasks_and_addresses(tmp_path):
     plan = plan_of(tmp_path, docker=HOSTS)
     files = render_files(plan, "docker")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -90,16 +91,24 @@ def choose_ports(spec: JobSpec, hosts: dict[str, str]) -> dict[str, list[int]]:
 
 
 def divide_gpus(spec: JobSpec, hosts: dict[str, str]) -> dict[str, list[str]]:
-    """Device numbers per task, counted on each host from 0.
+    """Devices per task: those that the spec names for its host, else numbers from 0.
 
-    Numbers, because a count gives every container the same first GPUs.
+    Not a count, because that gives every container the same first GPUs.
     """
-    next_free: dict[str, int] = {}
+    named = {host.name: host.gpus for host in spec.docker.hosts}
+    left: dict[str, Iterator[int | str]] = {}
     found: dict[str, list[str]] = {}
     for task, host in hosts.items():
         count = spec.roles[task.rpartition("-")[0]].gpus
-        if count:
-            first = next_free.get(host, 0)
-            found[task] = [str(number) for number in range(first, first + count)]
-            next_free[host] = first + count
+        if not count:
+            continue
+        devices = named.get(host) or spec.docker.gpus
+        free = left.setdefault(host, itertools.count() if devices is None else iter(devices))
+        found[task] = [str(device) for device in itertools.islice(free, count)]
+        if len(found[task]) < count:
+            raise UsageError(
+                f"{task} asks for {count} GPUs, of those that the spec names {len(found[task])}"
+                " are left for it",
+                hint="name more in docker.gpus or docker.hosts[].gpus, or lower roles.*.gpus",
+            )
     return found
