@@ -28,16 +28,16 @@ _KEPT_OPEN: list[Any] = []
 
 
 def import_tensorflow() -> None:
-    """Import TensorFlow without its notices, unless the person has set TF_CPP_MIN_LOG_LEVEL.
+    """Import TensorFlow without its notices, unless TF_CPP_MIN_LOG_LEVEL asks for them (0 or 1).
 
     TensorFlow 2.21 prints its oneDNN notice at every log level while it is being imported, so
     stderr is held back for that time; an import that fails shows what was held.
     """
-    if "TF_CPP_MIN_LOG_LEVEL" in os.environ:
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL") in ("0", "1"):
         import tensorflow
 
         return
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     sys.stderr.flush()
     real = os.dup(2)
