@@ -32,6 +32,8 @@ from tfcluster.errors import TfclusterError
 from tfcluster.events import JobStatus
 from tfcluster.plan import Plan
 
+CLEAN_PATIENCE = 15.0
+
 
 def engines(plan: Plan) -> dict[str, Engine]:
     """The engines of a plan, by the host's name; "" is the only one."""
@@ -270,24 +272,48 @@ def stop_containers(
 
 def clean_site(engine: Engine, run: Run) -> None:
     """Remove all of a run from an engine, except the volume with its results."""
+    with translated(engine, "cleaning up"):
+        deadline = time.monotonic() + CLEAN_PATIENCE
+        remove_containers(engine, run)
+        # A command that was killed may have asked for a container that the engine makes only now.
+        while not volume_removed(engine, launch_volume(run.job, run.id), deadline):
+            time.sleep(0.3)
+            remove_containers(engine, run)
+        remove_networks(engine, run)
+
+
+def remove_containers(engine: Engine, run: Run) -> None:
+    found = listed(engine, run.job, run.id)
+    if found:
+        with ThreadPoolExecutor(min(8, len(found))) as pool:
+            list(pool.map(lambda item: remove_container(engine, item["Id"]), found))
+
+
+def volume_removed(engine: Engine, name: str, deadline: float) -> bool:
+    """False while a container uses the volume; after the deadline that is an error."""
     from docker.errors import APIError, NotFound
 
-    with translated(engine, "cleaning up"):
-        found = listed(engine, run.job, run.id)
-        if found:
-            with ThreadPoolExecutor(min(8, len(found))) as pool:
-                list(pool.map(lambda item: remove_container(engine, item["Id"]), found))
-        # By job, not by run: a network that an earlier run could not remove is used again.
-        for network in engine.api.networks(filters={"label": f"{LABEL}.job={run.job}"}):
-            try:
-                engine.api.remove_network(network["Id"])
-            except NotFound:
-                pass
-            except APIError as error:
-                # A container of the person's own, joined by hand, keeps the network alive.
-                if "active endpoints" not in str(error.explanation):
-                    raise
+    try:
+        engine.api.remove_volume(name, force=True)
+    except NotFound:
+        pass
+    except APIError as error:
+        if "in use" not in str(error.explanation) or time.monotonic() > deadline:
+            raise
+        return False
+    return True
+
+
+def remove_networks(engine: Engine, run: Run) -> None:
+    """By job, not by run: a network that an earlier run could not remove is used again."""
+    from docker.errors import APIError, NotFound
+
+    for network in engine.api.networks(filters={"label": f"{LABEL}.job={run.job}"}):
         try:
-            engine.api.remove_volume(launch_volume(run.job, run.id), force=True)
+            engine.api.remove_network(network["Id"])
         except NotFound:
             pass
+        except APIError as error:
+            # A container of the person's own, joined by hand, keeps the network alive.
+            if "active endpoints" not in str(error.explanation):
+                raise
