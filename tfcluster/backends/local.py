@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -250,11 +249,6 @@ def sweep(run: Run) -> None:
         with contextlib.suppress(psutil.Error):
             if process.environ().get(MARK) == str(run.path):
                 process.kill()
-
-
-def remove_output(run: Run) -> None:
-    """Delete what the run's tasks wrote into the run's own folder (checkpoints, summaries)."""
-    shutil.rmtree(run.path / "output", ignore_errors=True)
 
 
 BACKEND = LocalBackend()
