@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from tfcluster.plan import Plan, RolePlan
 
@@ -15,6 +16,25 @@ class Change:
     action: str  # create, replace, keep or remove
     task: str
     why: str = ""
+
+
+@dataclass(frozen=True)
+class ObjectChange:
+    """What has to happen to one object of a backend's server, and the fields that differ."""
+
+    action: str  # create, update, replace or remove
+    kind: str
+    name: str
+    fields: tuple[FieldChange, ...] = ()
+
+
+@dataclass(frozen=True)
+class FieldChange:
+    """A field of an object: what it is, and what it would be; None where it is not."""
+
+    path: str
+    before: Any
+    after: Any
 
 
 def compare(old: Plan | None, new: Plan) -> tuple[Change, ...]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfcluster.archive import Run, create_run, job_lock, latest_run
 from tfcluster.backends import load_backend
-from tfcluster.changes import Change, compare
+from tfcluster.changes import Change, ObjectChange, compare
 from tfcluster.events import JobStatus
 from tfcluster.launcher import write_json
 from tfcluster.plan import Plan, stored_plan
@@ -43,7 +43,16 @@ def live_run(job: str) -> tuple[Run, JobStatus] | None:
     return None if status.over or not status.tasks else (run, status)
 
 
-def preview(loaded: LoadedSpec) -> tuple[Plan, tuple[Change, ...]]:
+@dataclass(frozen=True)
+class Preview:
+    """What `up` would do: to tasks, and to the objects that a backend's server has of them."""
+
+    plan: Plan
+    changes: tuple[Change, ...]
+    objects: tuple[ObjectChange, ...]
+
+
+def preview(loaded: LoadedSpec) -> Preview:
     """What `up` would change, without changing it."""
     spec = loaded.spec
     backend = load_backend(spec.backend)
@@ -51,7 +60,8 @@ def preview(loaded: LoadedSpec) -> tuple[Plan, tuple[Change, ...]]:
     found = live_run(spec.name)
     run = found[0] if found and found[0].backend == spec.backend else None
     plan = backend.plan(spec, run, base_folder(loaded))
-    return plan, compare(stored_plan(run) if run else None, plan)
+    changes = compare(stored_plan(run) if run else None, plan)
+    return Preview(plan, changes, tuple(backend.review(run, plan)))
 
 
 def deploy(
@@ -97,9 +107,11 @@ def deploy(
             plan = backend.plan(spec, run, base)
             changes = compare(None, plan)
         write_spec(run, loaded)
-        if not all(change.action == "keep" for change in changes):
+        unchanged = all(change.action == "keep" for change in changes)
+        if backend.reapplies or not unchanged:
             write_json(str(run.path / "plan.json"), plan.to_dict())
-            run.update(applied=time.time())
+            if not unchanged:
+                run.update(applied=time.time())
             backend.apply(run, plan, changes)
         return Deployment(run, plan, changes)
 

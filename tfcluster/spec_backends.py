@@ -7,7 +7,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
-from tfcluster.spec_types import FreeForm, Frozen, Label, Text, nothing_is, shown, wrong
+from tfcluster.spec_types import (
+    Duration,
+    FreeForm,
+    Frozen,
+    Label,
+    Size,
+    Text,
+    nothing_is,
+    shown,
+    wrong,
+)
 
 _ENGINE = re.compile(r"(?:ssh|unix|tcp|npipe)://\S+|[A-Za-z0-9][\w.+-]*")
 
@@ -123,6 +133,20 @@ class ResourceClaim(Frozen):
         return self
 
 
+class Storage(Frozen):
+    """A PersistentVolumeClaim of the job's own, for what its tasks write."""
+
+    size: Size = Field(description="How much room to claim, as in 10Gi.")
+    storage_class: Text | None = Field(
+        default=None, description="The storage class; the cluster's default if unset."
+    )
+    access: Literal["ReadWriteOnce", "ReadWriteMany"] = Field(
+        default="ReadWriteOnce",
+        description="Whether pods of one node share it or of any; not every class can do the"
+        " latter.",
+    )
+
+
 class KubernetesSection(Frozen):
     """What the kubernetes backend needs to know."""
 
@@ -139,8 +163,13 @@ class KubernetesSection(Frozen):
         default=[], description="The node taints that pods accept."
     )
     affinity: FreeForm = Field(default={}, description="A pod's affinity, as Kubernetes writes it.")
-    spread: Literal["host", "zone"] | None = Field(
-        default=None, description="Spreads a role's tasks over hosts or zones."
+    spread: Literal["host", "zone", "one-per-host"] | None = Field(
+        default=None,
+        description="Spreads a role's tasks evenly over hosts or zones, or lets no two share a"
+        " host.",
+    )
+    ps_near_workers: bool = Field(
+        default=False, description="Prefers hosts with workers for parameter servers."
     )
     runtime_class: Text | None = Field(default=None, description="The pods' runtime class.")
     priority_class: Text | None = Field(default=None, description="The pods' priority class.")
@@ -148,14 +177,23 @@ class KubernetesSection(Frozen):
         default=None, description="The pods' service account; its token is not mounted."
     )
     queue: Text | None = Field(default=None, description="The Kueue queue that admits the job.")
-    gang: Literal["volcano", "coscheduling"] | None = Field(
-        default=None, description="The scheduler that places all tasks or none."
+    gang: Literal["native", "volcano", "coscheduling"] | None = Field(
+        default=None,
+        description="Places all tasks or none: by Kubernetes 1.36 itself, Volcano or"
+        " scheduler-plugins.",
     )
     gpu_resource: Text = Field(
         default="nvidia.com/gpu", description="The resource that a GPU is requested as."
     )
     resource_claims: Annotated[list[ResourceClaim], nothing_is(list)] = Field(
         default=[], description="Devices by dynamic resource allocation."
+    )
+    storage: Storage | None = Field(
+        default=None,
+        description="A claim for checkpoints and summaries, which outlives pods and down.",
+    )
+    ttl: Duration | None = Field(
+        default=None, description="Deletes Jobs and pods so long after they ended; never if unset."
     )
     pod_template: FreeForm = Field(
         default={}, description="A PodTemplateSpec that is merged over every task's own."

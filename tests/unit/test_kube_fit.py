@@ -95,6 +95,15 @@ def test_spreading_keeps_nodes_free():
     assert not verdict.fits
 
 
+def test_one_task_per_host_needs_as_many_hosts():
+    nodes = nodes_from([node("a"), node("b")], [])
+    assert place(job(2, cluster={"spread": "one-per-host"}), nodes).fits
+    verdict = place(job(3, cluster={"spread": "one-per-host"}), nodes)
+    assert (verdict.placed, verdict.wanted) == (2, 3)
+    offered = suggestions(job(3, cluster={"spread": "one-per-host"}), nodes, verdict)
+    assert "--set kubernetes.spread=null" in offered
+
+
 def test_quotas_are_summed_up():
     quota = {
         "metadata": {"name": "team"},

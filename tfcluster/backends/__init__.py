@@ -11,7 +11,7 @@ from tfcluster.errors import TfclusterError, UsageError
 
 if TYPE_CHECKING:
     from tfcluster.archive import Run
-    from tfcluster.changes import Change
+    from tfcluster.changes import Change, ObjectChange
     from tfcluster.events import JobStatus, LogLine, LogQuery
     from tfcluster.plan import Plan
     from tfcluster.spec import JobSpec
@@ -27,6 +27,7 @@ class Backend(Protocol):
     """What every backend can do. No method prints; what happened goes to the run's events."""
 
     detaches: bool = False  # whether Ctrl-C on `up` leaves the job running
+    reapplies: bool = False  # whether `apply` mends what others changed, where no task has
 
     def prepare(self, spec: JobSpec, base: Path, say: Callable[[str], None]) -> None:
         """Do what takes long before a job can start, such as building an image, and say so."""
@@ -39,6 +40,24 @@ class Backend(Protocol):
     def leftovers(self, run: Run) -> bool:
         """Whether an ended run still occupies something that `delete` would free."""
         return False
+
+    def output_volumes(self, run: Run) -> list[str]:
+        """The volumes that hold what the run's tasks wrote, by name; folders do not count."""
+        return []
+
+    def remove_output(self, run: Run) -> list[str]:
+        """Delete these volumes; their names."""
+        return []
+
+    def review(self, run: Run | None, plan: Plan) -> list[ObjectChange]:
+        """What the backend's own server would change, asked of it; nothing where there is none."""
+        return []
+
+    def suspend(self, run: Run, wanted: bool) -> None:
+        """Free what the tasks occupy while the job stays, or start them again."""
+        raise UsageError(
+            f"jobs on {run.backend} cannot be suspended", hint="end it with: tfcluster down"
+        )
 
     def check(self, spec: JobSpec, base: Path) -> None:
         """Raise unless all that the spec asks for can be honoured; paths are relative to `base`."""

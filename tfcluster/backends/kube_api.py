@@ -26,6 +26,7 @@ PLURALS = {
     "Event": "events",
     "Job": "jobs",
     "NetworkPolicy": "networkpolicies",
+    "PersistentVolumeClaim": "persistentvolumeclaims",
     "Pod": "pods",
     "PodGroup": "podgroups",
     "Service": "services",

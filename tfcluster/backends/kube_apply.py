@@ -8,8 +8,9 @@ from typing import Any
 
 from tfcluster.archive import Run
 from tfcluster.backends.kube_api import ApiError, Cluster
+from tfcluster.backends.kube_gang import GANGS, gang_of
 from tfcluster.backends.kube_state import job_condition
-from tfcluster.errors import TfclusterError, WaitTimeout
+from tfcluster.errors import MissingError, TfclusterError, WaitTimeout
 
 # What a run may consist of, in the order in which it is taken away.
 KINDS = (
@@ -24,27 +25,50 @@ GONE_PATIENCE = 60.0
 
 def apply_all(cluster: Cluster, docs: Iterable[dict[str, Any]]) -> None:
     for doc in docs:
-        cluster.apply(doc)
+        try:
+            cluster.apply(doc)
+        except ApiError as error:
+            if error.status == 404 and doc["kind"] == "PodGroup":
+                raise no_gang(cluster, doc["apiVersion"]) from None
+            raise
 
 
-def owned(cluster: Cluster, selector: str) -> list[tuple[str, dict[str, Any]]]:
+def no_gang(cluster: Cluster, api: str) -> MissingError:
+    name, gang = next((name, gang) for name, gang in GANGS.items() if gang.api == api)
+    return MissingError(
+        f"kubernetes.gang: {name} needs {gang.needs}",
+        evidence=[f"  {cluster.context} does not serve PodGroups of {api}"],
+        hint="leave gang out: tasks are then placed one by one, and wait for each other",
+    )
+
+
+def owned(
+    cluster: Cluster, selector: str, gang: str | None = None
+) -> list[tuple[str, dict[str, Any]]]:
     """Everything that carries these labels: path and object."""
     found = []
-    for kind, api in KINDS:
+    group = gang_of(gang)
+    for kind, api in (*KINDS, *([("PodGroup", group.api)] if group else [])):
         try:
             items, _ = cluster.listed(cluster.path(kind, api=api), selector)
         except ApiError as error:
             if error.status == 403 and kind == "Deployment":
                 continue  # needed for TensorBoard only
+            if error.status == 404 and kind == "PodGroup":
+                continue  # never made: the cluster does not know what it is
             raise
-        found += [(cluster.path(kind, item["metadata"]["name"], api=api), item) for item in items]
+        for item in items:
+            path = cluster.path(kind, item["metadata"]["name"], api=api)
+            found.append((path, {"kind": kind, **item}))
     return found
 
 
-def remove(cluster: Cluster, selector: str, keep: Iterable[str] = ()) -> None:
+def remove(
+    cluster: Cluster, selector: str, gang: str | None = None, keep: Iterable[str] = ()
+) -> None:
     """Delete everything with these labels except the objects at these paths."""
     kept = set(keep)
-    for path, _ in owned(cluster, selector):
+    for path, _ in owned(cluster, selector, gang):
         if path not in kept:
             cluster.delete(path)
 
@@ -82,7 +106,7 @@ def remove_jobs(
         time.sleep(0.3)
 
 
-def make_room(cluster: Cluster, run: Run, known_runs: set[str]) -> None:
+def make_room(cluster: Cluster, run: Run, known_runs: set[str], gang: str | None) -> None:
     """Remove what an ended run of the same job left; refuse if one is still running."""
     others = f"tfcluster.io/job={run.job},tfcluster.io/run!={run.id}"
     jobs, _ = cluster.listed(cluster.path("Job", api="batch/v1"), others)
@@ -101,7 +125,7 @@ def make_room(cluster: Cluster, run: Run, known_runs: set[str]) -> None:
     names = [job["metadata"]["name"] for job in jobs]
     if names:
         remove_jobs(cluster, others, names, grace=5.0)
-        remove(cluster, others)
+        remove(cluster, others, gang)
 
 
 def ensure_free(cluster: Cluster, docs: Iterable[dict[str, Any]], run: Run) -> None:

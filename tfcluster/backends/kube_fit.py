@@ -189,6 +189,8 @@ def place(plan: Plan, nodes: Iterable[Node]) -> Verdict:
 
 def evenly(able: list[Node], nodes: list[Node], role: RolePlan) -> list[Node]:
     """Of the nodes that could take a task, those that spreading allows."""
+    if role.container["spread"] == "one-per-host":
+        return [node for node in able if not node.placed.get(role.role)]
     if role.container["spread"] != "host":
         return able
     usable = [node for node in nodes if not permanent(node, role)]
@@ -210,6 +212,9 @@ def reasons(nodes: list[Node], role: RolePlan) -> tuple[str, ...]:
 def quota_problems(plan: Plan, quotas: Iterable[Object]) -> list[str]:
     """What the namespace's quotas do not allow."""
     wanted: Amounts = {"pods": Decimal(plan.size), "count/jobs.batch": Decimal(len(plan.roles))}
+    if plan.site["storage"] is not None:
+        wanted["persistentvolumeclaims"] = Decimal(1)
+        wanted["requests.storage"] = amount(plan.site["storage"]["size"])
     for role in plan.roles:
         asked = resources(role)
         for part in ("requests", "limits"):

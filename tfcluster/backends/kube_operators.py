@@ -73,6 +73,8 @@ def render_tfjob(plan: Plan) -> str:
         )
     if plan.success not in SUCCESS:
         raise UsageError(f"a TFJob cannot say success: {plan.success}", hint="use chief or workers")
+    if plan.site["gang"] == "native":
+        raise UsageError("a TFJob cannot say gang: native", hint="--target jobset can")
     values = shared(plan)
     replicas, configs = [], []
     for role in plan.roles:
@@ -111,6 +113,8 @@ def run_policy(plan: Plan) -> dict[str, Any]:
     policy["backoffLimit"] = sum(role.restarts * role.replicas for role in plan.roles)
     if plan.deadline:
         policy["activeDeadlineSeconds"] = math.ceil(plan.deadline + DEADLINE_SLACK)
+    if plan.site["ttl"]:
+        policy["ttlSecondsAfterFinished"] = math.ceil(plan.site["ttl"])
     if plan.site["gang"]:
         policy["schedulingPolicy"] = {"minAvailable": plan.size}
     return policy

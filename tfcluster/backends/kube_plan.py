@@ -31,24 +31,32 @@ def plan(spec: JobSpec, run: Run | None, base: Path) -> Plan:
         host = f"{spec.name}-{role}-{index}.{spec.name}"
         return f"{host}:{ports.tensorflow}", f"{host}:{ports.control}"
 
-    logdir = spec.logdir or OUTPUT
-    site = Site(
-        backend="kubernetes",
-        python="python3",
-        address=address,
-        logdir=logdir,
-        checkpoints=f"{logdir.rstrip('/')}/checkpoints",
-        container=lambda role: container(spec, role),
-    )
-    made = plan_job(spec, site)
+    def planned(logdir: str) -> Plan:
+        site = Site(
+            backend="kubernetes",
+            python="python3",
+            address=address,
+            logdir=logdir,
+            checkpoints=f"{logdir.rstrip('/')}/checkpoints",
+            container=lambda role: container(spec, role),
+        )
+        return plan_job(spec, site)
+
+    made = planned(spec.logdir or OUTPUT)
+    run_id = run.id if run else content_id(made)
+    if spec.kubernetes.storage and spec.logdir is None:
+        # The claim outlives the run, so every run has a folder of its own there.
+        made = planned(f"{OUTPUT}/{run_id}")
     settings = {
-        "run": run.id if run else content_id(made),
+        "run": run_id,
         "namespace": spec.kubernetes.namespace,
         "context": spec.kubernetes.context,
         "gang": spec.kubernetes.gang,
         "queue": spec.kubernetes.queue,
         "ports": {"tensorflow": ports.tensorflow, "control": ports.control},
         "tensorboard": spec.tensorboard,
+        "storage": storage(spec),
+        "ttl": spec.kubernetes.ttl,
     }
     return replace(made, site=settings)
 
@@ -57,6 +65,14 @@ def content_id(plan: Plan) -> str:
     """Stands for a run's id in what is rendered without one: the same spec, the same text."""
     digests = "".join(role.digest for role in plan.roles)
     return hashlib.sha256(digests.encode()).hexdigest()[:6]
+
+
+def storage(spec: JobSpec) -> dict[str, Any] | None:
+    """The job's own claim and where it is mounted."""
+    wanted = spec.kubernetes.storage
+    if wanted is None:
+        return None
+    return {**wanted.model_dump(), "claim": f"{spec.name}-output", "target": OUTPUT}
 
 
 def container(spec: JobSpec, name: str) -> dict[str, Any]:
@@ -78,6 +94,7 @@ def container(spec: JobSpec, name: str) -> dict[str, Any]:
         "tolerations": [toleration(entry) for entry in cluster.tolerations],
         "affinity": cluster.affinity,
         "spread": cluster.spread,
+        "ps_near_workers": cluster.ps_near_workers,
         "runtime_class": cluster.runtime_class,
         "priority_class": cluster.priority_class,
         "service_account": cluster.service_account,
@@ -135,10 +152,11 @@ def problems(spec: JobSpec) -> Iterator[UsageError]:
                 hint="for example /output, with a volume (claim) mounted there",
             )
     yield from template_problems(spec)
-    if spec.tensorboard and claimed(spec, spec.logdir or OUTPUT) is None:
+    if spec.tensorboard and not claimed(spec, spec.logdir or OUTPUT):
         yield UsageError(
             f"tensorboard: its pod sees {spec.logdir or OUTPUT} only if a volume is shared",
-            hint="volumes: [{claim: NAME, target: " + (spec.logdir or OUTPUT) + "}]",
+            hint="kubernetes: {storage: {size: 10Gi}}, or "
+            "volumes: [{claim: NAME, target: " + (spec.logdir or OUTPUT) + "}]",
         )
 
 
@@ -158,7 +176,8 @@ def volume_problems(spec: JobSpec) -> Iterator[UsageError]:
                 f'{where}: "{volume.name}" is a Docker volume',
                 hint="use claim: NAME, a PersistentVolumeClaim of the namespace",
             )
-        if volume.target.rstrip("/") in ("", *OWN_PATHS):
+        own = (*OWN_PATHS, *([OUTPUT] if spec.kubernetes.storage else []))
+        if volume.target.rstrip("/") in ("", *own):
             yield UsageError(f"{where}: nothing can be mounted at {volume.target}")
 
 
@@ -180,10 +199,8 @@ def template_problems(spec: JobSpec) -> Iterator[UsageError]:
             )
 
 
-def claimed(spec: JobSpec, path: str) -> Volume | None:
-    """The shared volume under which a path lies."""
-    wanted = PurePosixPath(path)
-    for volume in spec.volumes:
-        if volume.claim is not None and wanted.is_relative_to(volume.target):
-            return volume
-    return None
+def claimed(spec: JobSpec, path: str) -> bool:
+    """Whether a path lies on a volume that all pods share."""
+    targets = [volume.target for volume in spec.volumes if volume.claim is not None]
+    targets += [OUTPUT] if spec.kubernetes.storage else []
+    return any(PurePosixPath(path).is_relative_to(target) for target in targets)

@@ -6,10 +6,12 @@ import math
 from pathlib import PurePosixPath
 from typing import Any
 
+from tfcluster.backends.kube_gang import gang_of, named
 from tfcluster.plan import Plan, RolePlan
 
-SCHEDULERS = {"volcano": "volcano", "coscheduling": "scheduler-plugins-scheduler"}
 TOPOLOGY = {"host": "kubernetes.io/hostname", "zone": "topology.kubernetes.io/zone"}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 GRACE_SLACK = 5.0  # for the launcher, after its program has had the job's own stop_grace
 
 
@@ -37,21 +39,31 @@ def pod_view(plan: Plan, role: RolePlan, config: str) -> dict[str, Any]:
 
 
 def group_annotations(plan: Plan) -> dict[str, str]:
-    return {"scheduling.k8s.io/group-name": plan.job} if plan.site["gang"] == "volcano" else {}
+    gang = gang_of(plan.site["gang"])
+    return named(gang.annotations, plan.job) if gang else {}
+
+
+def group_settings(plan: Plan) -> dict[str, Any]:
+    """How the pod's spec says that it belongs to the job's group."""
+    gang = gang_of(plan.site["gang"])
+    if gang is None:
+        return {}
+    field, name = gang.pod_field or ("", "")
+    return {"schedulerName": gang.scheduler, **({field: {name: plan.job}} if field else {})}
 
 
 def settings(plan: Plan, role: RolePlan) -> dict[str, Any]:
     """The optional fields of a pod's spec."""
     container = role.container
     wanted: dict[str, Any] = {
-        "schedulerName": SCHEDULERS.get(plan.site["gang"] or ""),
+        **group_settings(plan),
         "serviceAccountName": container["service_account"],
         "priorityClassName": container["priority_class"],
         "runtimeClassName": container["runtime_class"],
         "imagePullSecrets": [{"name": name} for name in container["pull_secrets"]],
         "nodeSelector": container["node_selector"],
         "tolerations": container["tolerations"],
-        "affinity": container["affinity"],
+        "affinity": affinity(plan, role),
         "topologySpreadConstraints": spread(plan, role),
         "resourceClaims": [resource_claim(claim) for claim in container["claims"]],
     }
@@ -60,7 +72,7 @@ def settings(plan: Plan, role: RolePlan) -> dict[str, Any]:
 
 def spread(plan: Plan, role: RolePlan) -> list[dict[str, Any]]:
     """As even as can be over the nodes that the pods may use at all."""
-    if role.container["spread"] is None:
+    if role.container["spread"] not in TOPOLOGY:
         return []
     chosen = {"tfcluster.io/role": role.role, "tfcluster.io/run": plan.site["run"]}
     return [
@@ -72,6 +84,26 @@ def spread(plan: Plan, role: RolePlan) -> list[dict[str, Any]]:
             "labelSelector": {"matchLabels": chosen},
         }
     ]
+
+
+def affinity(plan: Plan, role: RolePlan) -> dict[str, Any]:
+    """The person's own, and after it what `spread` and `ps_near_workers` ask for."""
+
+    def on_one_host(of: str) -> dict[str, Any]:
+        chosen = {"tfcluster.io/role": of, "tfcluster.io/run": plan.site["run"]}
+        return {"topologyKey": TOPOLOGY["host"], "labelSelector": {"matchLabels": chosen}}
+
+    found = {key: dict(value) for key, value in role.container["affinity"].items()}
+    wanted = []
+    if role.container["spread"] == "one-per-host":
+        wanted.append(("podAntiAffinity", REQUIRED, on_one_host(role.role)))
+    if role.role == "ps" and role.container["ps_near_workers"]:
+        near = {"weight": 100, "podAffinityTerm": on_one_host("worker")}
+        wanted.append(("podAffinity", PREFERRED, near))
+    for part, rule, term in wanted:
+        section = found.setdefault(part, {})
+        section[rule] = [*section.get(rule, ()), term]
+    return found
 
 
 def resource_claim(claim: dict[str, str]) -> dict[str, str]:
@@ -125,6 +157,9 @@ def volumes_of(
     if role.container["shm"] and config is not None:
         memory = {"medium": "Memory", "sizeLimit": role.container["shm"]}
         add("shm", "/dev/shm", {"emptyDir": memory})
+    if plan.site["storage"] is not None:
+        claim = {"claimName": plan.site["storage"]["claim"]}
+        add("storage", plan.site["storage"]["target"], {"persistentVolumeClaim": claim})
     for number, volume in enumerate(role.container["volumes"]):
         add(f"volume-{number}", volume["target"], volume_source(volume), volume["read_only"])
     for name, path in unmounted(plan, role):
@@ -144,6 +179,8 @@ def volume_source(volume: dict[str, Any]) -> dict[str, Any]:
 def unmounted(plan: Plan, role: RolePlan) -> list[tuple[str, str]]:
     """The folders that tasks write to and that lie on no volume; the root cannot be written."""
     covered = [PurePosixPath("/tmp")]
+    if plan.site["storage"] is not None:
+        covered.append(PurePosixPath(plan.site["storage"]["target"]))
     covered += [PurePosixPath(volume["target"]) for volume in role.container["volumes"]]
     found = []
     for name, path in (("output", plan.logdir), ("checkpoints", plan.checkpoints)):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfcluster.backends.kube_gang import GANGS
 from tfcluster.backends.kube_render import template
-
-GANG_GROUPS = {"volcano": "scheduling.volcano.sh", "coscheduling": "scheduling.x-k8s.io"}
 
 
 def render_rbac(
@@ -36,6 +35,6 @@ def render_rbac(
         name=name,
         service_account=service_account,
         subjects=subjects,
-        groups=[GANG_GROUPS[gang]] if gang else [],
+        groups=[GANGS[gang].group] if gang else [],
         nodes=nodes,
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfcluster import launcher
 from tfcluster.backends import kube_yaml
+from tfcluster.backends.kube_gang import gang_of, named
 from tfcluster.backends.kube_pods import pod_view, volumes_of
 from tfcluster.plan import Plan, RolePlan, launch_role
 from tfcluster.render import environment
@@ -24,10 +25,6 @@ Hosts = Callable[[Plan, str], str]  # the names of a role's tasks, with {index}
 TOLD_TO_GO = 143  # a deleted pod; says nothing about the program
 KILLED = (130, 134, 137, 139, TOLD_TO_GO)
 DEADLINE_SLACK = 60.0
-GANGS = {
-    "volcano": "scheduling.volcano.sh/v1beta1",
-    "coscheduling": "scheduling.x-k8s.io/v1alpha1",
-}
 
 
 def render_kubernetes(plan: Plan) -> str:
@@ -79,7 +76,19 @@ def shared(plan: Plan) -> dict[str, Any]:
         "labels": lambda role=None: labels(plan, role),
         "selector": selector(plan),
         "ports": plan.site["ports"],
+        "storage": storage_view(plan, head),
     }
+
+
+def storage_view(plan: Plan, head: Callable[[str], dict[str, Any]]) -> dict[str, Any] | None:
+    """The job's own claim. Its labels name the job but no run."""
+    storage = plan.site["storage"]
+    if storage is None:
+        return None
+    made = head(storage["claim"])
+    of_run = ("app.kubernetes.io/instance", f"{LABEL}/run")
+    kept = {key: value for key, value in made["labels"].items() if key not in of_run}
+    return {**storage, "head": {**made, "labels": kept}}
 
 
 def labels(plan: Plan, role: str | None = None) -> dict[str, str]:
@@ -125,6 +134,7 @@ def job_rules(plan: Plan, role: RolePlan) -> dict[str, Any]:
     allowed = KILLED if role.restart_on is None else (*role.restart_on, TOLD_TO_GO)
     return {
         "deadline": plan.deadline and math.ceil(plan.deadline + DEADLINE_SLACK),
+        "ttl": plan.site["ttl"] and math.ceil(plan.site["ttl"]),
         "replacements": role.restarts,
         "killed": [code for code in KILLED if code in allowed],
     }
@@ -154,8 +164,8 @@ def render_pod(
 ) -> str:
     """The pod template of a role, with the person's own laid over it."""
     own = {**labels(plan, role.role), **selector(plan)}
-    if plan.site["gang"] == "coscheduling":
-        own["scheduling.x-k8s.io/pod-group"] = plan.job
+    gang = gang_of(plan.site["gang"])
+    own |= named(gang.labels, plan.job) if gang else {}
     view = {**pod_view(plan, role, config), "labels": dict(sorted(own.items())), **changes}
     text = template("kubernetes/pod.yaml.j2").render(role=role, pod=view, **values)
     overlay = role.container["pod_template"]
@@ -239,8 +249,8 @@ def pattern(plan: Plan, role: str) -> str:
 
 
 def render_gang(plan: Plan, values: Mapping[str, Any]) -> str:
-    api = GANGS[plan.site["gang"]]
-    return template("kubernetes/gang.yaml.j2").render(api=api, **values)
+    gang = gang_of(plan.site["gang"])
+    return template("kubernetes/gang.yaml.j2").render(gang=gang, **values)
 
 
 def render_tensorboard(plan: Plan, values: Mapping[str, Any]) -> str:

@@ -31,7 +31,7 @@ from tfcluster.events import job_state as state_of
 
 if TYPE_CHECKING:
     from tfcluster.backends.kube_api import Cluster
-    from tfcluster.changes import Change
+    from tfcluster.changes import Change, ObjectChange
     from tfcluster.plan import Plan
     from tfcluster.spec import JobSpec
 
@@ -45,7 +45,8 @@ LAST_LINES = 10.0  # how long `down` waits for the keeper to have read everythin
 class KubernetesBackend(Backend):
     """See `tfcluster.backends.Backend` for what each method promises."""
 
-    detaches = True  # Ctrl-C on `up` leaves the job running
+    detaches = True
+    reapplies = True
 
     def __init__(self) -> None:
         self._next_try = 0.0  # when a keeper that could not be started may be tried again
@@ -91,18 +92,33 @@ class KubernetesBackend(Backend):
         (run.path / "manifests.yaml").write_text(text, encoding="utf-8")
         docs = documents(text)
         fresh = all(change.action == "create" for change in changes)
+        kept = all(change.action == "keep" for change in changes)
         try:
             if fresh:
                 known = {old.id for old in runs_of(run.job)}
-                kube_apply.make_room(cluster, run, known)
+                kube_apply.make_room(cluster, run, known, plan.site["gang"])
                 kube_apply.ensure_free(cluster, docs, run)
-            self._retire(cluster, run, plan, changes)
+            if not kept:
+                self._retire(cluster, run, plan, changes)
             kube_apply.apply_all(cluster, docs)
-            kube_apply.remove(cluster, selector_of(run), [cluster.path_of(doc) for doc in docs])
+            wanted = [cluster.path_of(doc) for doc in docs]
+            kube_apply.remove(cluster, selector_of(run), plan.site["gang"], wanted)
         except BaseException as error:
             self._undo(cluster, run, error, fresh)
             raise
-        start_keeper(run, KEEPER)
+        if not kept:
+            start_keeper(run, KEEPER)
+
+    def review(self, run: Run | None, plan: Plan) -> list[ObjectChange]:
+        """What the API server would change, as it says itself in a dry run."""
+        from tfcluster.backends import kube_review
+        from tfcluster.backends.kube_render import render_kubernetes
+
+        site = run.record if run else plan.site
+        cluster = self._cluster(site.get("context"), site.get("namespace"))
+        docs = documents(render_kubernetes(plan))
+        selector = selector_of(run) if run else None
+        return kube_review.review(cluster, docs, selector, plan.site["gang"])
 
     def _retire(self, cluster: Cluster, run: Run, plan: Plan, changes: Sequence[Change]) -> None:
         """End the Jobs of changed roles, their logs kept by the keeper that still watches."""
@@ -126,8 +142,9 @@ class KubernetesBackend(Backend):
 
         if not fresh:
             return
+        plan = plan_of(run)
         with contextlib.suppress(TfclusterError):
-            remove(cluster, selector_of(run))
+            remove(cluster, selector_of(run), plan.site["gang"] if plan else None)
         reason = getattr(error, "message", type(error).__name__)
         run.note("failed", f"could not be started: {reason}")
         run.settle(JobStatus(run.job, run.id, "kubernetes", "failed", ended=time.time()))
@@ -280,8 +297,24 @@ class KubernetesBackend(Backend):
             self._settle(run, plan)
         else:
             remove_jobs(cluster, selector, names, grace=1.0)
-        remove(cluster, selector)
+        remove(cluster, selector, plan.site["gang"])
         run.update(cleaned=True)
+
+    def output_volumes(self, run: Run) -> list[str]:
+        plan = plan_of(run)
+        storage = plan.site["storage"] if plan else None
+        if storage is None or not run.record.get("context"):
+            return []
+        cluster = self._cluster_of(run)
+        found = cluster.get(cluster.path("PersistentVolumeClaim", storage["claim"]))
+        return [storage["claim"]] if found else []
+
+    def remove_output(self, run: Run) -> list[str]:
+        claims = self.output_volumes(run)
+        for claim in claims:
+            cluster = self._cluster_of(run)
+            cluster.delete(cluster.path("PersistentVolumeClaim", claim))
+        return claims
 
     def _await_keeper(self, run: Run) -> None:
         """Until the keeper has read the last lines; it ends when every task is over."""

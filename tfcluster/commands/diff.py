@@ -1,16 +1,17 @@
-"""`tfcluster diff`: what `up` would change, task by task."""
+"""`tfcluster diff`: what `up` would change, task by task and object by object."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from tfcluster import console
-from tfcluster.changes import Change
+from tfcluster.changes import Change, ObjectChange
 from tfcluster.commands import options
 from tfcluster.converge import preview
 from tfcluster.errors import EXIT_OK
@@ -24,6 +25,13 @@ MARKS = {
     "remove": ("-", "red", "stop"),
     "keep": ("=", None, "unchanged"),
 }
+OBJECT_MARKS = {
+    "create": ("+", "green", "create"),
+    "update": ("~", "yellow", "change"),
+    "replace": ("~", "yellow", "replace"),
+    "remove": ("-", "red", "delete"),
+}
+LONGEST = 80
 
 
 def command(
@@ -37,18 +45,24 @@ def command(
         Literal["text", "json"], typer.Option("--output", "-o", help="The form of the output.")
     ] = "text",
 ) -> int:
-    """Show what up would change, task by task. Exit code 0 if nothing, 1 if something."""
-    plan, changes = preview(options.load(spec, file, var, set_, backend))
-    different = any(change.action != "keep" for change in changes)
+    """Show what up would change, task by task. Exit code 0 if nothing, 1 if something.
+
+    On Kubernetes also object by object and field by field, as the API server says in a dry run."""
+    found = preview(options.load(spec, file, var, set_, backend))
+    changes, objects, job = found.changes, found.objects, found.plan.job
+    different = any(change.action != "keep" for change in changes) or bool(objects)
     if output == "json":
-        listed = [asdict(change) for change in changes]
-        options.print_json({"schemaVersion": SCHEMA_VERSION, "job": plan.job, "changes": listed})
+        listed = {
+            "changes": [asdict(change) for change in changes],
+            "objects": [asdict(change) for change in objects],
+        }
+        options.print_json({"schemaVersion": SCHEMA_VERSION, "job": job, **listed})
     else:
         shown = [change for change in changes if all_ or change.action != "keep"]
-        for line in lines(shown):
+        for line in (*lines(shown), *object_lines(objects)):
             console.data(line)
         console.say(
-            totals(changes) if different else f'No change: "{plan.job}" is as it should be.'
+            totals(changes, objects) if different else f'No change: "{job}" is as it should be.'
         )
     return EXIT_DIFFERS if different else EXIT_OK
 
@@ -65,11 +79,35 @@ def lines(changes: Sequence[Change]) -> list[str]:
     return found
 
 
-def totals(changes: Sequence[Change]) -> str:
-    """`up would start 1 task, restart 3, stop 0`, without the zeros."""
+def object_lines(objects: Sequence[ObjectChange]) -> list[str]:
+    """`~ Job mnist-worker  replace`, and under it a line for every field."""
+    on = console.colored(sys.stdout)
+    found = []
+    for change in objects:
+        mark, style, word = OBJECT_MARKS[change.action]
+        found.append(console.paint(f"{mark} {change.kind} {change.name}  {word}", style, on))
+        found += [
+            f"    {field.path}: {short(field.before)} → {short(field.after)}"
+            for field in change.fields
+        ]
+    return found
+
+
+def short(value: Any) -> str:
+    """A field's value on one line; a long text only begins."""
+    if value is None:
+        return "(none)"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def totals(changes: Sequence[Change], objects: Sequence[ObjectChange]) -> str:
+    """`up would start 1 task, restart 3`, without the zeros."""
     parts = []
     for action, (_, _, word) in MARKS.items():
         count = sum(change.action == action for change in changes)
         if count and action != "keep":
             parts.append(f"{word} {counted(count, 'task')}")
+    if not parts:
+        parts.append(f"change {counted(len(objects), 'object')} and no task")
     return f"up would {', '.join(parts)}."

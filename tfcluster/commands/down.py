@@ -84,15 +84,11 @@ def output_folders(run: Run) -> list[Path]:
     return [Path(folder) for folder in folders if folder and Path(folder).exists()]
 
 
-def output_volumes(run: Run) -> list[str]:
-    """The volumes that a container engine keeps for the run, by name."""
-    find = getattr(load_backend(run.backend), "output_volumes", None)
-    return find(run) if find is not None else []
-
-
 def confirm_deletion(runs: list[Run]) -> None:
     folders = [str(folder) for run in runs for folder in output_folders(run)]
-    folders += [f"volume {name}" for run in runs for name in output_volumes(run)]
+    folders += [
+        f"volume {name}" for run in runs for name in load_backend(run.backend).output_volumes(run)
+    ]
     if not folders:
         return
     if not console.is_terminal(sys.stdin):
@@ -102,9 +98,8 @@ def confirm_deletion(runs: list[Run]) -> None:
 
 
 def delete_output(run: Run) -> None:
-    if output_volumes(run):
-        for name in load_backend(run.backend).remove_output(run):  # type: ignore[attr-defined]
-            console.success(f"Deleted volume {name}")
+    for name in load_backend(run.backend).remove_output(run):
+        console.success(f"Deleted volume {name}")
     for folder in output_folders(run):
         if not folder.exists():
             continue  # it was inside the one before

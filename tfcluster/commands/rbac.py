@@ -23,7 +23,7 @@ def command(
         str | None, typer.Option(metavar="NAME", help="Give this user the Role.")
     ] = None,
     gang: Annotated[
-        Literal["volcano", "coscheduling"] | None,
+        Literal["native", "volcano", "coscheduling"] | None,
         typer.Option(help="With the rights for groups of this scheduler."),
     ] = None,
     nodes: Annotated[

@@ -6,7 +6,7 @@ from tfcluster import console
 from tfcluster.archive import job_lock
 from tfcluster.backends import load_backend
 from tfcluster.commands import options
-from tfcluster.errors import EXIT_OK, UsageError
+from tfcluster.errors import EXIT_OK
 
 
 def command(file: options.File = None, job: options.Job = None) -> int:
@@ -15,13 +15,7 @@ def command(file: options.File = None, job: options.Job = None) -> int:
     Programs are told to stop, as with down, and start again later from their checkpoints."""
     run = options.find_job_run(file, job)
     options.running(run)
-    change = getattr(load_backend(run.backend), "suspend", None)
-    if change is None:
-        raise UsageError(
-            f"jobs on {run.backend} cannot be suspended",
-            hint="end it with tfcluster down; tfcluster up goes on from the checkpoints",
-        )
     with job_lock(run.job, "suspend"):
-        change(run, True)
+        load_backend(run.backend).suspend(run, True)
     console.success("Suspended; its pods stop. Go on: tfcluster resume")
     return EXIT_OK
