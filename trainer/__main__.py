@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import traceback
@@ -63,6 +64,8 @@ def run_task(arguments: Arguments) -> None:
     algorithm = load_algorithm(settings, cluster)
     cluster = cluster_for(algorithm, cluster)
     hide_devices(cluster, settings)
+    # Importing and building make objects that all stay; looking through them takes a while.
+    gc.disable()
     if cluster.role in cluster.serving:
         serve(cluster, settings)
     with ThreadPoolExecutor(1) as background:
@@ -76,7 +79,10 @@ def run_task(arguments: Arguments) -> None:
 
     set_threads(cluster, settings)
     job = Job(settings, cluster, algorithm, data, arguments.logdir, arguments.checkpoints)
-    train(getattr(algorithm, "make_run", Run)(job))
+    run = getattr(algorithm, "make_run", Run)(job)
+    gc.freeze()
+    gc.enable()
+    train(run)
 
 
 def _read_data(settings: Settings) -> Mnist:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -100,6 +101,7 @@ def serve(cluster: ClusterInfo, settings: Settings) -> NoReturn:
         signal.signal(each, lambda *_: os._exit(0))
     import_tensorflow()
     server = start_server(cluster, settings)
+    gc.enable()
     print(f"{cluster.task} serving on {cluster.jobs[cluster.role][cluster.index]}", flush=True)
     while "TFCLUSTER_TASK" in os.environ:
         signal.pause()  # the launcher knows when the job is over
