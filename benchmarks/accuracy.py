@@ -34,7 +34,9 @@ SCHEMES = {  # (algorithm, window): learning rates
     ("downpour-sgd", 10): (0.5, 1.0, 2.0),
     ("downpour-sgd", 40): (0.5, 1.0),
     ("agn", 10): (2.0, 4.0),
-    ("aeasgd", 10): (1.0, 2.0),
+    ("aeasgd", 10): (0.2, 0.5),
+    ("aeamsgd", 40): (0.2, 0.4, 0.6),
+    ("aeamsgd", 100): (0.2, 0.4),
 }
 OLD_EVALUATION = re.compile(r"After ([\d.]+) s: Test-Accuracy: ([\d.]+)")
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from tests.trainer.harness import run_alone, train_here
+from tests.trainer.harness import run_alone, train_here, trainer_env
 from tests.trainer.reference import Optimizer, loss_and_gradient
 from trainer.__main__ import main
 from trainer.algorithms import load_algorithm
@@ -112,6 +114,40 @@ def test_a_run_cut_short_goes_on_and_a_finished_one_starts_anew(
     assert "Resuming at global step 300" in capsys.readouterr().out
     with pytest.raises(TrainerError, match="has model mlp, not softmax; use another"):
         train_here(tmp_path, **settings, model="softmax", resume="always")
+
+
+def test_checkpoints_by_steps_and_a_run_that_never_resumes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    often = {"checkpoint_steps": 50, "checkpoint_seconds": 0, "eval_every": 0}
+    train_here(tmp_path, **often, keep_checkpoints=9, steps=200)
+    saved = [read_arrays(path) for path in sorted(tmp_path.glob("checkpoint-*.npz"))]
+    assert [int(arrays["updates"]) for arrays, _ in saved] == [0, 50, 100, 150, 200, 200]
+    capsys.readouterr()
+    train_here(tmp_path, **often, steps=60, resume="never")
+    assert "Resuming" not in capsys.readouterr().out
+
+
+def test_a_run_ends_after_its_seconds(tmp_path: Path) -> None:
+    done = run_alone("--epochs=100000", "--max_seconds=1", "--eval_every=0", "--logdir", tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["train_seconds"] >= 1
+    assert 0 < result["global_step"] < 100000 * 550
+
+
+def test_a_disk_without_room_is_named_and_the_last_checkpoint_stays(tmp_path: Path) -> None:
+    train_here(tmp_path, hidden=[10], steps=20, eval_every=0)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    # A larger network's checkpoint does not get past the limit on the size of files.
+    command = f"ulimit -f 100; exec {sys.executable} -m trainer --steps=20 --checkpoints={tmp_path}"
+    done = subprocess.run(
+        ["sh", "-c", command], env=trainer_env(), capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 1
+    assert "trainer: error: cannot write " in done.stderr
+    assert "File too large" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
 def test_a_run_in_two_parts_equals_one_in_one_part(tmp_path: Path) -> None:
