@@ -116,6 +116,11 @@ class Plan:
     def role(self, name: str) -> RolePlan:
         return next(role for role in self.roles if role.role == name)
 
+    def address(self, task: str) -> str:
+        """Where a task's TensorFlow is reached."""
+        role, _, index = task.rpartition("-")
+        return self.role(role).addresses[int(index)]
+
     @property
     def task_names(self) -> tuple[str, ...]:
         return tuple(

@@ -76,11 +76,11 @@ def later(module: str, function: str) -> Callable[[Plan], str]:
 
 TARGETS: dict[str, Callable[[Plan], str]] = {
     "local": render_local,
-    "docker": later("docker_render", "render_docker"),
-    "compose": later("docker_render", "render_compose"),
-    "kubernetes": later("kube_render", "render_kubernetes"),
-    "jobset": later("kube_operators", "render_jobset"),
-    "tfjob": later("kube_operators", "render_tfjob"),
+    "docker": later("docker.render", "render_docker"),
+    "compose": later("docker.render", "render_compose"),
+    "kubernetes": later("kubernetes.render", "render_kubernetes"),
+    "jobset": later("kubernetes.operators", "render_jobset"),
+    "tfjob": later("kubernetes.operators", "render_tfjob"),
 }
 # target -> the backend whose plan it is made from, where that is not called like it
 BACKEND_OF = {"compose": "docker", "jobset": "kubernetes", "tfjob": "kubernetes"}
@@ -94,7 +94,7 @@ def render_plan(plan: Plan, target: str, *, legacy: bool = False) -> str:
     """The artifact of a plan for one target."""
     check_target(plan, target)
     if target == "docker":
-        from tfcluster.backends.docker_render import render_docker
+        from tfcluster.backends.docker.render import render_docker
 
         return render_docker(plan, legacy=legacy)
     return TARGETS[target](plan)
@@ -104,7 +104,7 @@ def render_files(plan: Plan, target: str, *, legacy: bool = False) -> dict[str, 
     """File name -> content; several where every host has a script of its own."""
     check_target(plan, target)
     if target == "docker":
-        from tfcluster.backends.docker_render import render_scripts
+        from tfcluster.backends.docker.render import render_scripts
 
         return render_scripts(plan, legacy=legacy)
     ending = "sh" if target == "local" else "yaml"

@@ -17,8 +17,7 @@ import pytest
 from tests.contract.jobs import Job
 from tests.launchers import until
 from tfcluster.archive import Run, create_run, read_json
-from tfcluster.backends.keeper import alive
-from tfcluster.backends.local import MARK
+from tfcluster.backends.keeping import MARK, alive
 from tfcluster.errors import MissingError, UsageError
 
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"

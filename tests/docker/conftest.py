@@ -14,7 +14,7 @@ def missing() -> str:
     """Why these tests cannot run, if they cannot."""
     if not os.environ.get("TFCLUSTER_DOCKER_TESTS"):
         return f"needs a Docker engine; run: {ENABLE}"
-    from tfcluster.backends.docker_engines import Engine, current_engine
+    from tfcluster.backends.docker.engines import Engine, current_engine
     from tfcluster.errors import TfclusterError
 
     try:
@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture
 def engine():
     """The engine that the tests use."""
-    from tfcluster.backends.docker_engines import Engine, current_engine
+    from tfcluster.backends.docker.engines import Engine, current_engine
 
     return Engine(current_engine())
 

@@ -258,7 +258,7 @@ def test_a_socket_that_is_not_for_us_says_permission_denied(engine, tmp_path):
     if os.getuid() != 0:
         pytest.skip("needs root, to become a user who may not use Docker")
     code = (
-        "import os; from tfcluster.backends.docker_engines import Engine\n"
+        "import os; from tfcluster.backends.docker.engines import Engine\n"
         "Engine('unix:///var/run/docker.sock').ping()\n"  # imports what is not for nobody
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "try: Engine('unix:///var/run/docker.sock').ping()\n"
@@ -291,7 +291,7 @@ def test_nothing_is_left_when_the_job_has_ended(job, engine):
 
 
 def alive_keeper(job) -> bool:
-    from tfcluster.backends.keeper import alive
+    from tfcluster.backends.keeping import alive
 
     return alive(read_json(job.run.path / "keeper.json"))
 

@@ -12,7 +12,7 @@ import pytest
 from tests.contract.jobs import Job
 from tests.docker.conftest import HOSTS, remove_volumes
 from tests.launchers import until
-from tfcluster.backends.docker_engines import Engine
+from tfcluster.backends.docker.engines import Engine
 from tfcluster.errors import MissingError, TfclusterError, UsageError
 
 pytestmark = pytest.mark.skipif(

@@ -8,7 +8,7 @@ import pytest
 
 from tfcluster import launcher
 from tfcluster.archive import Run
-from tfcluster.backends.docker_logs import Frame, TaskReader
+from tfcluster.backends.docker.logs import Frame, TaskReader
 from tfcluster.backends.logfiles import read_logs
 from tfcluster.events import LogQuery
 

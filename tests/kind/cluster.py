@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tfcluster.backends.kube_rbac import render_rbac
+from tfcluster.backends.kubernetes.rbac import render_rbac
 
 CONTEXT = os.environ.get("TFCLUSTER_KIND_CONTEXT", "kind-tfc")
 NAMESPACE = "tfcluster-tests"

@@ -9,7 +9,7 @@ import pytest
 from tests.kind import cluster
 from tests.kind.test_faults import SLEEP, TURNS, becomes_stuck, pod_of
 from tests.launchers import until
-from tfcluster.backends import kube_connect
+from tfcluster.backends.kubernetes import connect
 from tfcluster.converge import preview
 from tfcluster.errors import MissingError, TfclusterError, WaitTimeout
 from tfcluster.loader import load_spec
@@ -98,13 +98,13 @@ def test_a_cluster_without_gangs_is_told_at_once_and_nothing_stays(job):
 
 def test_as_many_requests_for_many_tasks_as_for_few(job, monkeypatch):
     made = []
-    connect = kube_connect.connect
+    really = connect.connect
 
     def counted(*args):
-        made.append(connect(*args))
+        made.append(really(*args))
         return made[-1]
 
-    monkeypatch.setattr(kube_connect, "connect", counted)
+    monkeypatch.setattr(connect, "connect", counted)
 
     def requests(workers: int) -> int:
         made.clear()

@@ -15,7 +15,7 @@ from tests.contract.jobs import Job
 from tests.kind import cluster
 from tests.launchers import until
 from tfcluster.archive import read_json
-from tfcluster.backends import kubernetes
+from tfcluster.backends.kubernetes import backend as kubernetes
 from tfcluster.errors import MissingError, WaitTimeout
 from tfcluster.render import render_plan
 

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlparse
 
 import urllib3
 
-from tfcluster.backends.kube_api import Cluster
+from tfcluster.backends.kubernetes.api import Cluster
 
 
 class FakeApi:

@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from tfcluster.backends.kube_plan import plan
-from tfcluster.backends.kube_yaml import flow
+from tfcluster.backends.kubernetes.plan import plan
+from tfcluster.backends.kubernetes.yaml_text import flow
 from tfcluster.loader import load_spec_text
 from tfcluster.plan import Plan
 from tfcluster.render import render_plan

@@ -8,8 +8,8 @@ import jsonschema
 import pytest
 
 from tests.unit.kube import GOLDEN, SMALL, documents, found, plan_of, rendered
-from tfcluster.backends.kube_fit import amount, nodes_from, place, quota_problems, suggestions
-from tfcluster.backends.kube_rbac import render_rbac
+from tfcluster.backends.kubernetes.fit import amount, nodes_from, place, quota_problems, suggestions
+from tfcluster.backends.kubernetes.rbac import render_rbac
 from tfcluster.errors import UsageError
 
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tfcluster.backends import kube_state
-from tfcluster.backends.kube_state import (
+from tfcluster.backends.kubernetes import state
+from tfcluster.backends.kubernetes.state import (
     create_problem,
     given_up,
     hint_for,
@@ -253,4 +253,4 @@ def test_times_are_utc():
 
 def test_every_kind_of_problem_has_a_hint():
     kinds = {"unschedulable", "image", "config", "mount", "quota", "security", "refused", "slow"}
-    assert kinds <= set(kube_state.HINTS)
+    assert kinds <= set(state.HINTS)

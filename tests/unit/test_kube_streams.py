@@ -11,10 +11,10 @@ from tests.launchers import until
 from tests.unit.fake_kube import FakeApi
 from tfcluster import launcher
 from tfcluster.archive import create_run
-from tfcluster.backends import kube_logs
-from tfcluster.backends.kube_api import ApiError, Unreachable
-from tfcluster.backends.kube_logs import Follower, PodReader, parse_line
-from tfcluster.backends.kube_watch import watched
+from tfcluster.backends.kubernetes import logs
+from tfcluster.backends.kubernetes.api import ApiError, Unreachable
+from tfcluster.backends.kubernetes.logs import Follower, PodReader, parse_line
+from tfcluster.backends.kubernetes.watch import watched
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -29,7 +29,7 @@ def api():
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     monkeypatch.setenv("TFCLUSTER_HOME", str(tmp_path))
-    monkeypatch.setattr(kube_logs, "RECONNECT_EVERY", 0.02)
+    monkeypatch.setattr(logs, "RECONNECT_EVERY", 0.02)
     return create_run(
         "job",
         backend="kubernetes",
@@ -216,10 +216,10 @@ def test_a_second_pods_attempts_are_counted_on(api, run):
     reader = PodReader(run, "worker-0")
     reader.begin_pod("one")
     for text in (state(run, begin=0), b"a\n", state(run, begin=1), state(run, begin=1), b"b\n"):
-        reader.feed(kube_logs.Line(stamp(1), text))
+        reader.feed(logs.Line(stamp(1), text))
     reader.begin_pod("two")
     for text in (state(run, begin=1), b"c\n"):
-        reader.feed(kube_logs.Line(stamp(2), text))
+        reader.feed(logs.Line(stamp(2), text))
     reader.close()
     assert sorted(path.name for path in run.logs.iterdir()) == [
         "worker-0.0.log",

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from tfcluster.spec import JobSpec
 
 BACKENDS = {
-    "docker": "tfcluster.backends.docker",
-    "kubernetes": "tfcluster.backends.kubernetes",
-    "local": "tfcluster.backends.local",
+    "docker": "tfcluster.backends.docker.backend",
+    "kubernetes": "tfcluster.backends.kubernetes.backend",
+    "local": "tfcluster.backends.local.backend",
 }
 
 

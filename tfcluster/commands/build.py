@@ -16,7 +16,7 @@ from tfcluster.errors import EXIT_OK, MissingError, TfclusterError
 from tfcluster.quantities import format_bytes
 
 if TYPE_CHECKING:
-    from tfcluster.backends.docker_engines import Engine
+    from tfcluster.backends.docker.engines import Engine
 
 
 def command(
@@ -41,7 +41,7 @@ def command(
     nothing stale is ever taken for it. An image of your own that adds a script is two lines:
     FROM that name, and COPY.
     """
-    from tfcluster.backends.docker_engines import Engine, current_engine
+    from tfcluster.backends.docker.engines import Engine, current_engine
 
     if push and not tag:
         raise TfclusterError(
@@ -81,8 +81,8 @@ def show_plan(
 
 def provide(engine: Engine, names: list[str], *, gpu: bool, force: bool) -> None:
     """Build the image unless it is there; it gets all names either way."""
-    from tfcluster.backends.docker_engines import translated
-    from tfcluster.backends.docker_images import has_image
+    from tfcluster.backends.docker.engines import translated
+    from tfcluster.backends.docker.images import has_image
 
     begun = time.monotonic()
     if has_image(engine, names[0]) and not force:
@@ -98,7 +98,7 @@ def provide(engine: Engine, names: list[str], *, gpu: bool, force: bool) -> None
 
 
 def push_image(engine: Engine, name: str) -> None:
-    from tfcluster.backends.docker_engines import translated
+    from tfcluster.backends.docker.engines import translated
 
     console.say(f"Pushing {name}")
     with translated(engine, "pushing"):

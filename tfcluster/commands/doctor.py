@@ -26,7 +26,7 @@ def command(
     """
     found = [check() for check in checks.CHECKS]
     if found[-1] == checks.kubeconfig() and found[-1].verdict == "ok":
-        from tfcluster.backends.kube_doctor import cluster_checks
+        from tfcluster.backends.kubernetes.doctor import cluster_checks
 
         found[-1:] = cluster_checks()
     if output == "json":

@@ -28,7 +28,7 @@ def command(
 
     Exit code 0 if it fits, 3 if it does not.
     """
-    from tfcluster.backends.kube_survey import survey
+    from tfcluster.backends.kubernetes.survey import survey
     from tfcluster.converge import base_folder
 
     loaded = options.load(spec, file, var, set_, "kubernetes")

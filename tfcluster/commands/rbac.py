@@ -34,7 +34,7 @@ def command(
 
     tfcluster rbac -n team --user ann | kubectl apply -f -
     """
-    from tfcluster.backends.kube_rbac import render_rbac
+    from tfcluster.backends.kubernetes.rbac import render_rbac
 
     sys.stdout.write(
         render_rbac(

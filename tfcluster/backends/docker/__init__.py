@@ -1,0 +1,1 @@
+"""Tasks as containers, on one Docker engine or several."""

@@ -1,0 +1,120 @@
+"""Making a run on Docker what its plan says: retire, prepare, create, start; or undo it all."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from tfcluster.archive import Run
+from tfcluster.backends.docker.containers import container_of, labels, output_volume
+from tfcluster.backends.docker.engines import Engine, translated
+from tfcluster.backends.docker.logs import TaskReader, read_once
+from tfcluster.backends.docker.site import (
+    clean_site,
+    create,
+    engines,
+    note_engines,
+    prepare_site,
+    remove_container,
+    run_engines,
+    start,
+    stop_containers,
+)
+from tfcluster.backends.docker.status import containers_of
+from tfcluster.backends.keeping import next_attempt
+from tfcluster.backends.records import read_records
+from tfcluster.errors import TfclusterError
+from tfcluster.events import ENDED, JobStatus
+from tfcluster.plan import Plan
+
+if TYPE_CHECKING:
+    from tfcluster.changes import Change
+
+AT_ONCE = 4  # containers that are created or started at the same time
+
+
+def apply(run: Run, plan: Plan, changes: Sequence[Change]) -> None:
+    """Make the changes true, or leave nothing of the run behind and say why."""
+    gone = [change.task for change in changes if change.action in ("replace", "remove")]
+    note_engines(run, plan)
+    hosts = engines(plan)
+    try:
+        for engine in run_engines(run, plan).values():
+            retire(engine, run, plan, gone)
+        for task in gone:
+            (run.path / "tasks" / f"{task}.json").unlink(missing_ok=True)
+        for engine in hosts.values():
+            prepare_site(engine, run, plan)
+        start_missing(run, plan, hosts)
+        if plan.site.get("tensorboard"):
+            start_board(run, plan, hosts)
+    except BaseException as error:
+        undo(run, plan, error, fresh=all(change.action == "create" for change in changes))
+        raise
+
+
+def retire(engine: Engine, run: Run, plan: Plan, tasks: Sequence[str]) -> None:
+    """End these tasks' containers politely, keep their logs, remove them."""
+    there = containers_of(engine, run)
+    chosen = {task: there[task] for task in tasks if task in there}
+    stop_containers(engine, list(chosen.values()), plan.stop_grace, lambda: True)
+    for task, container in chosen.items():
+        reader = TaskReader(run, task)
+        read_once(engine, reader, container["Id"])
+        reader.close()
+        with translated(engine, task):
+            remove_container(engine, container["Id"])
+
+
+def start_missing(run: Run, plan: Plan, hosts: dict[str, Engine]) -> None:
+    """Create every container that is missing, then start them: an error of one stops all."""
+    there = set()
+    for engine in hosts.values():
+        for task, container in containers_of(engine, run).items():
+            if container["State"] == "created":  # left by a command that was killed
+                with translated(engine, task):
+                    remove_container(engine, container["Id"])
+            else:
+                there.add(task)
+    records = read_records(run, plan)
+    over = {task for task, record in records.items() if record.get("state") in ENDED}
+    wanted = [task for task in plan.task_names if task not in there | over]
+    made = [container_of(plan, run.id, task, attempt=next_attempt(run, task)) for task in wanted]
+
+    def step(action: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            return list(pool.map(action, items))
+
+    ids = step(lambda container: create(hosts[container.host], container), made)
+    pairs = list(zip(made, ids, strict=True))
+    step(lambda pair: start(hosts[pair[0].host], pair[0], pair[1]), pairs)
+
+
+def start_board(run: Run, plan: Plan, hosts: dict[str, Engine]) -> None:
+    """`tensorboard: true`: beside the job, for as long as it runs."""
+    from tfcluster.backends.docker import tensorboard as board
+
+    engine = hosts[container_of(plan, run.id, board.writer_of(plan)).host]
+    running = engine.api.containers(filters={"label": f"{board.MARK}={run.id}"})
+    if running:
+        return
+    own = {**labels(plan, run.id), board.MARK: run.id}
+    port = board.start_board(engine, run, plan, 0, own, lambda _: None)[1]
+    where = f" on {engine.label}" if engine.name else ""
+    run.note("tensorboard", f"TensorBoard: http://127.0.0.1:{port}/{where}")
+
+
+def undo(run: Run, plan: Plan, error: BaseException, *, fresh: bool) -> None:
+    """Leave nothing half-started behind. What earlier tasks of the run wrote is kept."""
+    for engine in run_engines(run, plan).values():
+        with contextlib.suppress(TfclusterError):
+            clean_site(engine, run)
+            if fresh:
+                with translated(engine):
+                    engine.api.remove_volume(output_volume(run.job, run.id), force=True)
+    reason = getattr(error, "message", type(error).__name__)
+    run.note("failed", f"could not be {'started' if fresh else 'changed'}: {reason}")
+    run.settle(JobStatus(run.job, run.id, "docker", "failed", ended=time.time()))

@@ -1,0 +1,248 @@
+"""Tasks as containers, on one Docker engine or on several. State lives in labels and log streams.
+
+Every container runs the launcher; what the launcher reports in its log is read by the run's keeper
+(or, if that was killed, by whoever looks) into the run's folder, so that logs and states outlive
+containers and engines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfcluster import launcher
+from tfcluster.archive import Run, latest_run, read_json
+from tfcluster.backends import Backend
+from tfcluster.backends.docker.containers import (
+    container_launch,
+    container_of,
+    output_volume,
+)
+from tfcluster.backends.docker.engines import Engine, Unreachable, translated
+from tfcluster.backends.docker.exec import run_inside, tell
+from tfcluster.backends.docker.logs import TaskReader, read_once
+from tfcluster.backends.docker.site import (
+    clean_site,
+    engines,
+    run_engines,
+    stop_containers,
+    stored_plan,
+)
+from tfcluster.backends.docker.status import containers_of, death_of
+from tfcluster.backends.keeping import alive, sole_reader, start_keeper, stop_keeper
+from tfcluster.backends.logfiles import read_logs
+from tfcluster.backends.records import read_records, run_status
+from tfcluster.errors import MissingError, UsageError
+from tfcluster.events import JobStatus, LogLine, LogQuery
+from tfcluster.events import job_state as state_of
+
+if TYPE_CHECKING:
+    from tfcluster.changes import Change
+    from tfcluster.plan import Plan
+    from tfcluster.spec import JobSpec
+
+KEEPER = "tfcluster.backends.docker.keeper"
+START_PATIENCE = 60.0  # after this nobody can be starting a run any more
+
+
+class DockerBackend(Backend):
+    """See `tfcluster.backends.Backend` for what each method promises."""
+
+    def check(self, spec: JobSpec, base: Path) -> None:
+        from tfcluster.backends.docker.plan import check
+
+        check(spec, base)
+
+    def plan(self, spec: JobSpec, run: Run | None, base: Path) -> Plan:
+        from tfcluster.backends.docker.plan import plan
+
+        return plan(spec, run, base)
+
+    def prepare(self, spec: JobSpec, base: Path, say: Callable[[str], None]) -> None:
+        """Have every image on every engine: pulled, built or copied; says so."""
+        from tfcluster.backends.docker.images import provide_images
+
+        provide_images(self.plan(spec, None, base), say)
+        run = latest_run(spec.name)
+        if run is not None and run.backend == "docker" and is_unkept(run):
+            say("Nobody watched over the run any more (a reboot?); watching again")
+            start_keeper(run, KEEPER)
+
+    def apply(self, run: Run, plan: Plan, changes: Sequence[Change]) -> None:
+        from tfcluster.backends.docker.apply import apply
+
+        stop_keeper(run)
+        # Until the new keeper says that it is there, nothing counts as started.
+        (run.path / "keeper.json").unlink(missing_ok=True)
+        with sole_reader(run, wait=True):
+            apply(run, plan, changes)
+        start_keeper(run, KEEPER)
+
+    # -- observe
+
+    def observe(self, run: Run) -> JobStatus:
+        final = run.final_status()
+        if final is not None:
+            return final
+        plan = stored_plan(run)
+        keeper = read_json(run.path / "keeper.json")
+        if plan is None or keeper is None:
+            state = "stopped" if stale(run) else "pending"
+            return JobStatus(run.job, run.id, "docker", state)
+        lost: dict[str, str] = {}
+        if not alive(keeper):
+            with sole_reader(run, wait=False) as mine:
+                if mine and (final := run.final_status()) is not None:
+                    return final
+                lost = self._catch_up(run, plan) if mine else {}
+        return run_status(run, plan, read_records(run, plan), lost)
+
+    def _catch_up(self, run: Run, plan: Plan) -> dict[str, str]:
+        """Without a keeper, read what the engines have; the tasks that nobody will bring back."""
+        lost: dict[str, str] = {}
+        there: dict[str, tuple[Engine, dict[str, Any]]] = {}
+        for engine in engines(plan).values():
+            found = containers_of(engine, run)
+            there.update({task: (engine, container) for task, container in found.items()})
+        for task in plan.task_names:
+            reader = TaskReader(run, task)
+            words = "was never started"
+            if task in there and not reader.over:
+                engine, container = there[task]
+                read_once(engine, reader, container["Id"])
+                if container["State"] == "running":
+                    continue
+                reader.settle()
+                words = death_of(engine, container)[1]
+            if not reader.over and stale(run):
+                lost[task] = f"{words}, and the run's keeper is gone"
+            reader.close()
+        return lost
+
+    # -- logs, exec, restart
+
+    def logs(self, run: Run, query: LogQuery) -> Iterator[LogLine]:
+        self.observe(run)
+        return read_logs(run.logs, query, lambda: self.observe(run).over)
+
+    def exec(self, run: Run, task: str, argv: Sequence[str]) -> int:
+        plan, engine = self._where(run, task)
+        launch = container_launch(plan, run.id)
+        role, index = launcher.split_task(launch, task)
+        env = launcher.program_env(launch, role, index)
+        folder = launch["roles"][role]["workdir"]
+        return run_inside(engine, f"{plan.job}-{task}", argv, env, folder)
+
+    def restart(self, run: Run, tasks: Sequence[str]) -> None:
+        states = {task.task: task for task in self.observe(run).tasks}
+        for task in tasks:
+            if states[task].over:
+                raise UsageError(
+                    f"{task} has {states[task].state}; it cannot be restarted",
+                    hint="run the job again: tfcluster up",
+                )
+        for task in tasks:
+            plan, engine = self._where(run, task)
+            tell(engine, plan, task, {"tell": "restart"})
+
+    def _plan(self, run: Run) -> Plan:
+        plan = stored_plan(run)
+        if plan is None:
+            raise MissingError(f"run {run.id} was never started", hint="start it: tfcluster up")
+        return plan
+
+    def _where(self, run: Run, task: str) -> tuple[Plan, Engine]:
+        plan = self._plan(run)
+        return plan, engines(plan)[container_of(plan, run.id, task).host]
+
+    # -- delete
+
+    def delete(
+        self, run: Run, *, grace: float, keep_going: Callable[[], bool] = lambda: True
+    ) -> None:
+        if run.final_status() is not None:
+            return
+        stop_keeper(run)
+        plan = stored_plan(run)
+        hosts = run_engines(run, plan) if plan else {}
+        unreachable: list[Unreachable] = []
+        with sole_reader(run, wait=True):
+            for engine in hosts.values():
+                try:
+                    self._end_on(engine, run, grace, keep_going)
+                except Unreachable as error:
+                    unreachable.append(error)
+            if unreachable:
+                raise unreachable[0]
+            records = read_records(run, plan) if plan else {}
+            status = (
+                run_status(run, plan, records, dict.fromkeys(records, "stopped"))
+                if plan
+                else JobStatus(run.job, run.id, "docker", "stopped")
+            )
+            state = state_of(status.tasks) if status.tasks else "stopped"
+            run.settle(replace(status, state=state, ended=status.ended or time.time()))
+        run.note("down", "the run was ended")
+
+    def _end_on(
+        self, engine: Engine, run: Run, grace: float, keep_going: Callable[[], bool]
+    ) -> None:
+        there = containers_of(engine, run)
+        stop_containers(engine, list(there.values()), grace, keep_going)
+        for task, container in there.items():
+            reader = TaskReader(run, task)
+            if not reader.over:
+                read_once(engine, reader, container["Id"])
+                reader.settle()
+            reader.close()
+        clean_site(engine, run)
+
+    # -- what the tasks wrote
+
+    def tensorboard(
+        self, run: Run, port: int, ready: Callable[[], None], say: Callable[[str], None]
+    ) -> int:
+        """Show the run in TensorBoard on this port until Ctrl-C."""
+        from tfcluster.backends.docker.tensorboard import serve
+
+        return serve(run, self._plan(run), port, ready, say)
+
+    def output_volumes(self, run: Run) -> list[str]:
+        """The volumes that hold what the run's tasks wrote, and that are the run's own."""
+        from docker.errors import NotFound
+
+        name, found = output_volume(run.job, run.id), []
+        plan = stored_plan(run)
+        for engine in engines(plan).values() if plan else ():
+            with translated(engine), contextlib.suppress(NotFound):
+                engine.api.inspect_volume(name)
+                found.append(name)
+        return found
+
+    def remove_output(self, run: Run) -> list[str]:
+        """Delete these volumes; their names."""
+        found = self.output_volumes(run)
+        plan = stored_plan(run)
+        for engine in engines(plan).values() if plan else ():
+            with translated(engine, "deleting results"):
+                for name in found:
+                    engine.api.remove_volume(name, force=True)
+        return found
+
+
+def is_unkept(run: Run) -> bool:
+    """Whether a run goes on whose keeper was killed."""
+    keeper = read_json(run.path / "keeper.json")
+    return keeper is not None and not alive(keeper) and run.final_status() is None
+
+
+def stale(run: Run) -> bool:
+    """Whether nobody can be starting this run any more."""
+    return bool(time.time() - run.record.get("applied", run.record["created"]) > START_PATIENCE)
+
+
+BACKEND = DockerBackend()

@@ -1,0 +1,210 @@
+"""From a spec to a plan of containers, refusing what Docker cannot honour.
+
+Names and addresses: on one engine every task is reached by its container's name, in the job's own
+network; on several, by its host's address and a published port.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfcluster.archive import Run
+from tfcluster.backends.docker.engines import Engine, current_engine
+from tfcluster.backends.docker.hosts import Placement, place_tasks
+from tfcluster.errors import MissingError, UsageError
+from tfcluster.plan import Plan, Site, plan_job
+
+if TYPE_CHECKING:
+    from tfcluster.spec import JobSpec
+    from tfcluster.spec_parts import Volume
+
+OUTPUT = "/output"
+PYTHON = "python3"
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Where logdir or checkpoints are inside containers, and the host's folder behind it."""
+
+    inside: str
+    host: str | None = None
+
+
+def engines_of(spec: JobSpec) -> list[Engine]:
+    """The engines that a spec names, or the current one."""
+    if not spec.docker.hosts:
+        return [Engine(current_engine())]
+    return [Engine(host.engine, host.name, host.address) for host in spec.docker.hosts]
+
+
+def check(spec: JobSpec, base: Path) -> None:
+    """Raise unless Docker can run the spec as it is; every engine is asked before anything runs."""
+    refuse_references(spec, base)
+    refuse_volumes(spec, base)
+    for name in ("logdir", "checkpoints"):
+        output_folder(spec, base, name)
+    for name, role in spec.roles.items():
+        workdir = role.workdir or spec.workdir
+        if workdir is not None and not workdir.startswith("/"):
+            raise UsageError(
+                f"roles.{name}: workdir {workdir} is a folder in the container, and not absolute",
+                hint="write an absolute path, and mount your code there with volumes",
+            )
+    if spec.docker.network in ("host", "bridge", "none"):
+        raise UsageError(
+            f"docker.network: tasks find each other by names, and {spec.docker.network} has none",
+            hint="leave it out, or name a network made with: docker network create",
+        )
+    place_tasks(spec)
+    for engine in engines_of(spec):
+        engine.ping()
+
+
+def refuse_references(spec: JobSpec, base: Path) -> None:
+    for source in spec.env_from:
+        if source.file is None:
+            raise UsageError(
+                "env_from: secrets and config maps live in a Kubernetes cluster",
+                hint="use `env_from: [{file: PATH}]` with Docker",
+            )
+        if not (base / source.file).is_file():
+            raise MissingError(f"env_from: there is no file {source.file}")
+    if spec.image_pull.secrets:
+        raise UsageError(
+            "image_pull.secrets: these are secrets of a Kubernetes cluster",
+            hint="with Docker, log in once: docker login",
+        )
+
+
+def refuse_volumes(spec: JobSpec, base: Path) -> None:
+    for volume in every_volume(spec):
+        if volume.source is None and volume.name is None:
+            raise UsageError(
+                f"volumes: {volume.target} comes from a Kubernetes cluster",
+                hint="with Docker use source (a folder) or name (a named volume)",
+            )
+        if volume.source is None:
+            continue
+        local = all(engine.is_local for engine in engines_of(spec))
+        if not local and not os.path.isabs(volume.source):
+            raise UsageError(
+                f"volumes: {volume.source} is relative to the spec, and the engine is elsewhere",
+                hint="write the absolute path that the folder has on the engine's machine",
+            )
+        if local and not spec.docker.hosts and not (base / volume.source).exists():
+            raise MissingError(f"volumes: there is no {base / volume.source}")
+
+
+def every_volume(spec: JobSpec) -> list[Volume]:
+    return [*spec.volumes, *(volume for role in spec.roles.values() for volume in role.volumes)]
+
+
+def output_folder(spec: JobSpec, base: Path, key: str) -> Folder:
+    """Where logdir (or checkpoints) is: in a volume of the spec, on the host, or the run's own."""
+    given: str | None = getattr(spec, key)
+    if given is None:
+        return Folder(OUTPUT if key == "logdir" else f"{OUTPUT}/checkpoints")
+    if os.path.isabs(given) and any(
+        is_below(given, volume.target) and not volume.read_only for volume in spec.volumes
+    ):
+        return Folder(given)
+    if not os.path.isabs(given) and not all(engine.is_local for engine in engines_of(spec)):
+        raise UsageError(
+            f"{key}: {given} is relative to the spec, and the engine is elsewhere",
+            hint="write an absolute path, or put it into a volume",
+        )
+    host = os.path.normpath(base / given)
+    return Folder(host, host)
+
+
+def is_below(path: str, folder: str) -> bool:
+    return path == folder.rstrip("/") or path.startswith(folder.rstrip("/") + "/")
+
+
+# -- The plan ----------------------------------------------------------------------------------
+
+
+def plan(spec: JobSpec, run: Run | None, base: Path) -> Plan:
+    """Addresses follow from the spec alone, so a run that goes on keeps the ones it has."""
+    placement = place_tasks(spec)
+    folders = {key: output_folder(spec, base, key) for key in ("logdir", "checkpoints")}
+    site = Site(
+        backend="docker",
+        python=PYTHON,
+        address=lambda role, index: addresses(spec, placement, f"{role}-{index}"),
+        logdir=folders["logdir"].inside,
+        checkpoints=folders["checkpoints"].inside,
+        container=lambda role: container(spec, role, base, placement, folders),
+        settings={
+            "hosts": [
+                {"name": engine.name, "engine": engine.reference, "address": engine.address}
+                for engine in engines_of(spec)
+            ],
+            "network": spec.docker.network,
+            "tensorboard": spec.tensorboard,
+            "base": str(base),
+        },
+    )
+    inside = {key: folder.inside for key, folder in folders.items()}
+    return plan_job(spec.model_copy(update=inside), site)
+
+
+def addresses(spec: JobSpec, placement: Placement, task: str) -> tuple[str, str]:
+    """host:port of the task and of its launcher."""
+    host, ports = placement.addresses.get(task), placement.ports.get(task)
+    if host is None or ports is None:
+        name = f"{spec.name}-{task}"
+        return f"{name}:{spec.ports.tensorflow}", f"{name}:{spec.ports.control}"
+    return f"{host}:{ports[0]}", f"{host}:{ports[1]}"
+
+
+def container(
+    spec: JobSpec,
+    name: str,
+    base: Path,
+    placement: Placement,
+    folders: Mapping[str, Folder],
+) -> dict[str, Any]:
+    """What a role's containers are made of, as plain data."""
+    from tfcluster.images import trainer_image
+
+    role = spec.roles[name]
+    image = role.image or spec.image
+    tasks = [f"{name}-{index}" for index in range(role.replicas)]
+    return {
+        "image": image or trainer_image(gpu=any(r.gpus for r in spec.roles.values())),
+        "bundled": image is None,
+        "pull": spec.image_pull.policy,
+        "mounts": mounts(spec, name, base, folders),
+        "shm": spec.shm.bytes if spec.shm else None,
+        "runtime": spec.docker.runtime,
+        "hosts": [placement.hosts[task] for task in tasks],
+        "ports": [placement.ports.get(task) for task in tasks],
+        "gpus": [placement.gpus.get(task) for task in tasks],
+    }
+
+
+def mounts(
+    spec: JobSpec, name: str, base: Path, folders: Mapping[str, Folder]
+) -> list[dict[str, Any]]:
+    """Every mount; the run's own output volume has no source until there is a run."""
+    found: list[dict[str, Any]] = []
+    for volume in [*spec.volumes, *spec.roles[name].volumes]:
+        bind = volume.source is not None
+        source = os.path.normpath(base / str(volume.source)) if bind else volume.name
+        found.append(mount("bind" if bind else "volume", source, volume.target, volume.read_only))
+    own = any(is_below(folder.inside, OUTPUT) and not folder.host for folder in folders.values())
+    if own and not any(is_below(OUTPUT, entry["target"]) for entry in found):
+        found.append(mount("output", None, OUTPUT, False))
+    for folder in folders.values():
+        if folder.host and not any(is_below(folder.inside, e["target"]) for e in found):
+            found.append(mount("folder", folder.host, folder.inside, False))
+    return found
+
+
+def mount(kind: str, source: str | None, target: str, read_only: bool) -> dict[str, Any]:
+    return {"kind": kind, "source": source, "target": target, "readOnly": read_only}

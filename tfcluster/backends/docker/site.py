@@ -1,0 +1,319 @@
+"""What a run needs on an engine besides its containers: a network, volumes, the launcher in one."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import tarfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from tfcluster import launcher
+from tfcluster.archive import Run, read_json, runs_of
+from tfcluster.backends.docker.containers import (
+    LABEL,
+    LAUNCH,
+    TRAINER_USER,
+    Container,
+    container_launch,
+    container_of,
+    create_arguments,
+    labels,
+    launch_volume,
+    network_name,
+)
+from tfcluster.backends.docker.engines import Engine, translated
+from tfcluster.errors import TfclusterError
+from tfcluster.events import JobStatus
+from tfcluster.plan import Plan
+
+CLEAN_PATIENCE = 15.0
+
+
+def engines(plan: Plan) -> dict[str, Engine]:
+    """The engines of a plan, by the host's name; "" is the only one."""
+    return {
+        host["name"]: Engine(host["engine"], host["name"], host["address"])
+        for host in plan.site["hosts"]
+    }
+
+
+def note_engines(run: Run, plan: Plan) -> None:
+    """Write down where the run has been, so that a change of hosts forgets none of them."""
+    known = read_json(run.path / "engines.json") or []
+    new = [host for host in plan.site["hosts"] if host not in known]
+    launcher.write_json(str(run.path / "engines.json"), [*known, *new])
+
+
+def run_engines(run: Run, plan: Plan) -> dict[str, Engine]:
+    """The engines of the plan, and those that earlier plans of the run used."""
+    found = engines(plan)
+    for host in read_json(run.path / "engines.json") or []:
+        if host not in plan.site["hosts"]:
+            earlier = Engine(host["engine"], host["name"], host["address"])
+            found[f"{host['name']} {host['engine']}"] = earlier
+    return found
+
+
+def stored_plan(run: Run) -> Plan | None:
+    data = read_json(run.path / "plan.json")
+    return Plan.from_dict(data) if data else None
+
+
+def tasks_on(plan: Plan, host: str) -> list[str]:
+    return [
+        f"{role.role}-{index}"
+        for role in plan.roles
+        for index in range(role.replicas)
+        if role.container["hosts"][index] == host
+    ]
+
+
+def listed(engine: Engine, job: str, run: str | None = None) -> list[dict[str, Any]]:
+    """The job's (or the run's) containers on an engine, ended ones included."""
+    wanted = [f"{LABEL}.job={job}", *([f"{LABEL}.run={run}"] if run else [])]
+    with translated(engine):
+        found: list[dict[str, Any]] = engine.api.containers(all=True, filters={"label": wanted})
+    return found
+
+
+# -- Before the containers ---------------------------------------------------------------------
+
+
+def prepare_site(engine: Engine, run: Run, plan: Plan) -> None:
+    """Make the network, the volumes and the launch files of a run; keeps what is there."""
+    tasks = tasks_on(plan, engine.name)
+    if not tasks:
+        return
+    clear_leftovers(engine, run, plan)
+    own = labels(plan, run.id)
+    with translated(engine, "the job's network"):
+        if plan.site.get("network") is None and not networks_of(engine, plan.job):
+            engine.api.create_network(
+                network_name(plan.job), driver="bridge", labels=own, check_duplicate=True
+            )
+    containers = [container_of(plan, run.id, task) for task in tasks]
+    for container in containers:
+        for mount in container.mounts:
+            if mount.kind == "folder" and engine.is_local:
+                make_folder(Path(mount.source), container.hardened)
+    fresh = make_volumes(engine, containers, own)
+    upload(engine, run, plan, containers[0], fresh)
+
+
+def networks_of(engine: Engine, job: str) -> list[dict[str, Any]]:
+    name = network_name(job)
+    with translated(engine):
+        return [net for net in engine.api.networks(names=[name]) if net["Name"] == name]
+
+
+def clear_leftovers(engine: Engine, run: Run, plan: Plan) -> None:
+    """Remove what earlier runs of the job left; refuse to touch somebody else's that is alive."""
+    ours = {known.id: known for known in runs_of(plan.job)}
+    for found in listed(engine, plan.job):
+        owner = found["Labels"].get(f"{LABEL}.run", "")
+        if owner not in ours and found["State"] == "running":
+            raise TfclusterError(
+                f'a job "{plan.job}" that was not started from here runs on {engine.label}',
+                evidence=[f"  {found['Names'][0].lstrip('/')} (run {owner})"],
+                hint="give this job another name, or stop the other one where it was started",
+            )
+        if owner != run.id:
+            with translated(engine):
+                remove_container(engine, found["Id"])
+    # A command that was killed while it started a run leaves more than containers.
+    for earlier in ours.values():
+        if earlier.id != run.id and earlier.final_status() is None:
+            clean_site(engine, earlier)
+            earlier.settle(JobStatus(run.job, earlier.id, "docker", "stopped", ended=time.time()))
+
+
+def make_folder(folder: Path, for_trainer: bool) -> None:
+    """A folder of this machine for results; new ones belong to whom the trainer runs as."""
+    if folder.is_dir():
+        return
+    try:
+        folder.mkdir(parents=True)
+        if for_trainer and os.getuid() == 0:
+            os.chown(folder, *TRAINER_USER)
+    except OSError as error:
+        raise TfclusterError(f"cannot make the folder {folder}: {error.strerror}") from None
+
+
+def make_volumes(engine: Engine, containers: Iterable[Container], own: dict[str, str]) -> set[str]:
+    """Create the named volumes that are missing; their names."""
+    names = {m.source for c in containers for m in c.mounts if m.kind == "volume"}
+    with translated(engine, "volumes"):
+        there = {volume["Name"] for volume in engine.api.volumes()["Volumes"] or ()}
+        for name in sorted(names - there):
+            engine.api.create_volume(name, labels=own)
+    return names - there
+
+
+def upload(engine: Engine, run: Run, plan: Plan, model: Container, fresh: set[str]) -> None:
+    """Put the launcher, the launch plan and the env files into the launch volume.
+
+    The engine unpacks an archive into a container that never runs: this works for any image, for
+    engines on other machines, and shows no value in `docker inspect`.
+    """
+    mounts = [
+        {"Type": "volume", "Source": mount.source, "Target": mount.target, "ReadOnly": False}
+        for mount in model.mounts
+        if mount.kind == "volume" and (mount.source in fresh or mount.target == LAUNCH)
+    ]
+    opened = [str(mount["Target"]) for mount in mounts if mount["Target"] != LAUNCH]
+    with translated(engine, f"preparing {model.image}"):
+        made = engine.api.create_container(
+            model.image,
+            entrypoint=["/tfcluster-helper"],
+            labels=labels(plan, run.id),
+            host_config=engine.api.create_host_config(mounts=mounts, network_mode="none"),
+        )
+        try:
+            engine.api.put_archive(made["Id"], "/", launch_archive(run, plan, opened))
+        finally:
+            remove_container(engine, made["Id"])
+
+
+def launch_archive(run: Run, plan: Plan, opened: list[str]) -> bytes:
+    """A tar with the launch files, and with the new volumes that anybody may write to."""
+    launch = container_launch(plan, run.id)
+    files = {
+        "launcher.py": Path(launcher.__file__).read_bytes(),
+        "launch.json": json.dumps(launch).encode(),
+    }
+    base = Path(plan.site["base"])
+    sources = plan.roles[0].env_files
+    files |= {f"env/{n}.env": (base / path).read_bytes() for n, path in enumerate(sources)}
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for target in opened:
+            # A new volume belongs to root; whoever the image runs as has to be able to write.
+            entry = tarfile.TarInfo(target.strip("/"))
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o1777
+            archive.addfile(entry)
+        for name, data in files.items():
+            entry = tarfile.TarInfo(f"{LAUNCH.strip('/')}/{name}")
+            entry.size, entry.mode = len(data), 0o444
+            archive.addfile(entry, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+# -- Containers --------------------------------------------------------------------------------
+
+
+def log_driver(info: dict[str, Any]) -> str:
+    drivers = (info.get("Plugins") or {}).get("Log") or []
+    return "local" if "local" in drivers else "json-file"
+
+
+def create(engine: Engine, container: Container) -> str:
+    """Create the container, not started; its id. One of the same name and run is replaced."""
+    with translated(engine, container.task):
+        info = engine.api.info()
+        arguments = create_arguments(
+            engine.api, container, log_driver(info), bool(info.get("InitBinary"))
+        )
+        return str(engine.api.create_container(**arguments)["Id"])
+
+
+def start(engine: Engine, container: Container, identifier: str) -> None:
+    with translated(engine, container.task):
+        engine.api.start(identifier)
+
+
+def remove_container(engine: Engine, identifier: str) -> None:
+    from docker.errors import APIError, NotFound
+
+    try:
+        engine.api.remove_container(identifier, force=True, v=True)
+    except NotFound:
+        pass
+    except APIError as error:
+        if "already in progress" not in str(error.explanation):
+            raise
+
+
+def stop_containers(
+    engine: Engine,
+    containers: Sequence[dict[str, Any]],
+    grace: float,
+    keep_going: Callable[[], bool],
+) -> None:
+    """Ask all at once, wait, then kill. Returns when none of them runs."""
+    from docker.errors import APIError
+
+    def signal_all(name: str) -> list[str]:
+        left = []
+        for container in containers:
+            with contextlib.suppress(APIError):  # it is not running
+                engine.api.kill(container["Id"], name)
+                left.append(container["Id"])
+        return left
+
+    with translated(engine, "stopping"):
+        left = signal_all("SIGTERM")
+        deadline = time.monotonic() + grace + 1.0
+        while left and time.monotonic() < deadline and keep_going():
+            running = {item["Id"] for item in engine.api.containers(filters={"id": left})}
+            left = [identifier for identifier in left if identifier in running]
+            time.sleep(0.05)
+        if left:
+            signal_all("SIGKILL")
+
+
+# -- Afterwards --------------------------------------------------------------------------------
+
+
+def clean_site(engine: Engine, run: Run) -> None:
+    """Remove all of a run from an engine, except the volume with its results."""
+    with translated(engine, "cleaning up"):
+        deadline = time.monotonic() + CLEAN_PATIENCE
+        remove_containers(engine, run)
+        # A command that was killed may have asked for a container that the engine makes only now.
+        while not volume_removed(engine, launch_volume(run.job, run.id), deadline):
+            time.sleep(0.3)
+            remove_containers(engine, run)
+        remove_networks(engine, run)
+
+
+def remove_containers(engine: Engine, run: Run) -> None:
+    found = listed(engine, run.job, run.id)
+    if found:
+        with ThreadPoolExecutor(min(8, len(found))) as pool:
+            list(pool.map(lambda item: remove_container(engine, item["Id"]), found))
+
+
+def volume_removed(engine: Engine, name: str, deadline: float) -> bool:
+    """False while a container uses the volume; after the deadline that is an error."""
+    from docker.errors import APIError, NotFound
+
+    try:
+        engine.api.remove_volume(name, force=True)
+    except NotFound:
+        pass
+    except APIError as error:
+        if "in use" not in str(error.explanation) or time.monotonic() > deadline:
+            raise
+        return False
+    return True
+
+
+def remove_networks(engine: Engine, run: Run) -> None:
+    """By job, not by run: a network that an earlier run could not remove is used again."""
+    from docker.errors import APIError, NotFound
+
+    for network in engine.api.networks(filters={"label": f"{LABEL}.job={run.job}"}):
+        try:
+            engine.api.remove_network(network["Id"])
+        except NotFound:
+            pass
+        except APIError as error:
+            # A container of the person's own, joined by hand, keeps the network alive.
+            if "active endpoints" not in str(error.explanation):
+                raise

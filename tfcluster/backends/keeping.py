@@ -1,0 +1,102 @@
+"""The process that watches over a run after the command that started it has ended."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tfcluster import launcher
+from tfcluster.archive import Run, read_json
+from tfcluster.errors import TfclusterError, WaitTimeout
+
+START_DEADLINE = 30.0
+STOP_DEADLINE = 10.0
+MARK = "TFCLUSTER_RUN_FOLDER"  # in the environment of everything that a run starts
+
+
+def start_keeper(run: Run, module: str, folder: str = "/") -> None:
+    """Start `module`.main(run folder) in the background; returns when it says that it watches."""
+    (run.path / "keeper.json").unlink(missing_ok=True)
+    # Not `-m`: a folder of the user's that happens to be called tfcluster must not be run.
+    package = str(Path(launcher.__file__).parent.parent)
+    code = (
+        f"import sys; sys.path.append({package!r}); "
+        f"from {module} import main; sys.exit(main(sys.argv[1]))"
+    )
+    with open(run.path / "keeper.log", "ab") as log:
+        keeper = subprocess.Popen(
+            [sys.executable, "-I", "-c", code, str(run.path)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=folder,
+            env={**os.environ, MARK: str(run.path)},
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + START_DEADLINE
+    while not (run.path / "keeper.json").exists():
+        if keeper.poll() is not None:
+            evidence = last_lines(run.path / "keeper.log")
+            raise TfclusterError("nobody watches over the run", evidence=evidence)
+        if time.monotonic() > deadline:
+            raise WaitTimeout(f"the run's keeper did not start within {START_DEADLINE:g} s")
+        time.sleep(0.02)
+
+
+def announce_keeper(run: Run) -> None:
+    """Say, from inside the keeper, that it watches now."""
+    own = {"pid": os.getpid(), "start": launcher.process_start(os.getpid())}
+    launcher.write_json(str(run.path / "keeper.json"), own)
+
+
+def stop_keeper(run: Run) -> None:
+    """End a run's keeper, if it has one, and wait until it is gone."""
+    keeper = read_json(run.path / "keeper.json")
+    deadline = time.monotonic() + STOP_DEADLINE
+    number = signal.SIGTERM
+    while alive(keeper):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(keeper["pid"], number)
+        if time.monotonic() > deadline:
+            number = signal.SIGKILL
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def sole_reader(run: Run, *, wait: bool) -> Iterator[bool]:
+    """Whether this process alone may write the run's logs and records while inside."""
+    with open(run.path / "reader.lock", "a", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def alive(process: dict[str, Any] | None) -> bool:
+    """Whether this very process lives; one with the same pid but a later start does not count."""
+    if not process or not process.get("pid") or not process.get("start"):
+        return False
+    return bool(launcher.process_start(process["pid"]) == process["start"])
+
+
+def next_attempt(run: Run, task: str) -> int:
+    """One more than the attempts that left a log."""
+    found = [path.name for path in run.logs.glob(f"{task}.*.log")]
+    return max((int(name.rsplit(".", 2)[1]) for name in found), default=-1) + 1
+
+
+def last_lines(path: Path, count: int = 10) -> list[str]:
+    try:
+        return path.read_text(errors="replace").splitlines()[-count:]
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,345 @@
+"""Tasks as pods. State lives in labels and in the API server; a keeper remembers it here.
+
+The cluster runs the job by itself: everything it needs is in the manifests that `render` prints.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfcluster.archive import Run, read_json, runs_of
+from tfcluster.backends import Backend
+from tfcluster.backends.keeping import alive, sole_reader, start_keeper, stop_keeper
+from tfcluster.backends.kubernetes.run import (
+    documents,
+    obstacle,
+    plan_of,
+    selector_of,
+)
+from tfcluster.backends.logfiles import read_logs
+from tfcluster.backends.records import read_records, run_status
+from tfcluster.errors import MissingError, TfclusterError, UsageError
+from tfcluster.events import JobStatus, LogLine, LogQuery
+from tfcluster.events import job_state as state_of
+
+if TYPE_CHECKING:
+    from tfcluster.backends.kubernetes.api import Cluster
+    from tfcluster.changes import Change, ObjectChange
+    from tfcluster.plan import Plan
+    from tfcluster.spec import JobSpec
+
+KEEPER = "tfcluster.backends.kubernetes.keeper"
+START_PATIENCE = 60.0  # after this nobody can be starting a run any more
+KEEPER_PAUSE = 30.0
+POD_PATIENCE = 20.0  # how long `exec` waits for a pod that is just starting
+LAST_LINES = 10.0  # how long `down` waits for the keeper to have read everything
+
+
+class KubernetesBackend(Backend):
+    """See `tfcluster.backends.Backend` for what each method promises."""
+
+    detaches = True
+    reapplies = True
+
+    def __init__(self) -> None:
+        self._next_try = 0.0  # when a keeper that could not be started may be tried again
+
+    def check(self, spec: JobSpec, base: Path) -> None:
+        from tfcluster.backends.kubernetes.plan import check
+
+        check(spec)
+        self._cluster(spec.kubernetes.context, spec.kubernetes.namespace)
+
+    def plan(self, spec: JobSpec, run: Run | None, base: Path) -> Plan:
+        from tfcluster.backends.kubernetes.plan import plan
+
+        return plan(spec, run, base)
+
+    def target(self, spec: JobSpec) -> str:
+        """Where the job would go, for people to see before it does."""
+        cluster = self._cluster(spec.kubernetes.context, spec.kubernetes.namespace)
+        return f"context {cluster.context}, namespace {cluster.namespace}"
+
+    def prepare(self, spec: JobSpec, base: Path, say: Callable[[str], None]) -> None:
+        """Say where the job goes before it does."""
+        say(f"Target: {self.target(spec)}")
+
+    def _cluster(self, context: str | None, namespace: str | None) -> Cluster:
+        from tfcluster.backends.kubernetes.connect import connect
+
+        return connect(context, namespace)
+
+    def _cluster_of(self, run: Run) -> Cluster:
+        """The cluster that the run was brought up in, whatever the current context is now."""
+        return self._cluster(run.record.get("context"), run.record.get("namespace"))
+
+    # -- apply
+
+    def apply(self, run: Run, plan: Plan, changes: Sequence[Change]) -> None:
+        from tfcluster.backends.kubernetes import apply
+        from tfcluster.backends.kubernetes.render import render_kubernetes
+
+        cluster = self._cluster(plan.site["context"], plan.site["namespace"])
+        run.update(context=cluster.context, namespace=cluster.namespace)
+        text = render_kubernetes(plan)
+        (run.path / "manifests.yaml").write_text(text, encoding="utf-8")
+        docs = documents(text)
+        fresh = all(change.action == "create" for change in changes)
+        kept = all(change.action == "keep" for change in changes)
+        try:
+            if fresh:
+                known = {old.id for old in runs_of(run.job)}
+                apply.make_room(cluster, run, known, plan.site["gang"])
+                apply.ensure_free(cluster, docs, run)
+            if not kept:
+                self._retire(cluster, run, plan, changes)
+            apply.apply_all(cluster, docs)
+            wanted = [cluster.path_of(doc) for doc in docs]
+            apply.remove(cluster, selector_of(run), plan.site["gang"], wanted)
+        except BaseException as error:
+            self._undo(cluster, run, error, fresh)
+            raise
+        if not kept:
+            start_keeper(run, KEEPER)
+
+    def review(self, run: Run | None, plan: Plan) -> list[ObjectChange]:
+        """What the API server would change, as it says itself in a dry run."""
+        from tfcluster.backends.kubernetes import review
+        from tfcluster.backends.kubernetes.render import render_kubernetes
+
+        site = run.record if run else plan.site
+        cluster = self._cluster(site.get("context"), site.get("namespace"))
+        docs = documents(render_kubernetes(plan))
+        selector = selector_of(run) if run else None
+        return review.review(cluster, docs, selector, plan.site["gang"])
+
+    def _retire(self, cluster: Cluster, run: Run, plan: Plan, changes: Sequence[Change]) -> None:
+        """End the Jobs of changed roles, their logs kept by the keeper that still watches."""
+        from tfcluster.backends.kubernetes.apply import remove_jobs
+
+        gone = [change.task for change in changes if change.action in ("replace", "remove")]
+        roles = sorted({task.rpartition("-")[0] for task in gone})
+        names = [f"{plan.job}-{role}" for role in roles]
+        if names:
+            (run.path / "ending").touch()
+            remove_jobs(cluster, selector_of(run), names, grace=plan.stop_grace)
+            time.sleep(0.5)
+        stop_keeper(run)
+        (run.path / "ending").unlink(missing_ok=True)
+        for task in gone:
+            (run.path / "tasks" / f"{task}.json").unlink(missing_ok=True)
+
+    def _undo(self, cluster: Cluster, run: Run, error: BaseException, fresh: bool) -> None:
+        """Leave nothing half-started behind; a run that never began has failed."""
+        from tfcluster.backends.kubernetes.apply import remove
+
+        if not fresh:
+            return
+        plan = plan_of(run)
+        with contextlib.suppress(TfclusterError):
+            remove(cluster, selector_of(run), plan.site["gang"] if plan else None)
+        reason = getattr(error, "message", type(error).__name__)
+        run.note("failed", f"could not be started: {reason}")
+        run.settle(JobStatus(run.job, run.id, "kubernetes", "failed", ended=time.time()))
+
+    # -- observe
+
+    def observe(self, run: Run) -> JobStatus:
+        final = run.final_status()
+        if final is not None:
+            return final
+        plan = plan_of(run)
+        if plan is None or not run.record.get("context"):
+            state = "stopped" if stale(run) else "pending"
+            return JobStatus(run.job, run.id, "kubernetes", state)
+        # A cluster that is away leaves what was known last, and a warning among the events.
+        with contextlib.suppress(TfclusterError):
+            self._ensure_keeper(run)
+        return run.final_status() or run_status(run, plan, read_records(run, plan))
+
+    def _ensure_keeper(self, run: Run) -> None:
+        """Have somebody watch who can say what is true now."""
+        if alive(read_json(run.path / "keeper.json")) or not stale(run):
+            return
+        with sole_reader(run, wait=False) as free:
+            busy = not free
+        if busy or run.final_status() is not None or time.monotonic() < self._next_try:
+            return
+        try:
+            start_keeper(run, KEEPER)
+        except TfclusterError as error:
+            self._next_try = time.monotonic() + KEEPER_PAUSE
+            run.note("warning", f"{error.message} {' '.join(error.evidence[-1:])}".strip())
+            raise
+
+    def stuck(self, run: Run) -> TfclusterError | None:
+        """What keeps the job from starting, once it is clear that waiting will not help."""
+        plan = plan_of(run)
+        if plan is None or run.final_status() is not None:
+            return None
+        now = time.time()
+        late = now - run.record.get("applied", now) > plan.start_timeout
+        for task, record in read_records(run, plan).items():
+            problem = record.get("problem")
+            if record.get("state") != "pending" or not problem:
+                continue
+            limit = problem["fatal_after"]
+            fatal = limit is not None and now - problem["since"] >= limit
+            if problem["kind"] != "suspended" and (fatal or late):
+                return obstacle(run, plan, task, problem, fatal)
+        return None
+
+    # -- logs, exec, restart
+
+    def logs(self, run: Run, query: LogQuery) -> Iterator[LogLine]:
+        self.observe(run)
+        return read_logs(run.logs, query, lambda: self.observe(run).over)
+
+    def exec(self, run: Run, task: str, argv: Sequence[str]) -> int:
+        from tfcluster.backends.kubernetes.exec import run_inside
+
+        cluster, pod = self._running_pod(run, task)
+        return run_inside(cluster, pod, task.rpartition("-")[0], argv)
+
+    def restart(self, run: Run, tasks: Sequence[str]) -> None:
+        from tfcluster.backends.kubernetes.exec import tell
+
+        states = {task.task: task for task in self.observe(run).tasks}
+        for task in tasks:
+            if states[task].over:
+                raise UsageError(
+                    f"{task} has {states[task].state}; it cannot be restarted",
+                    hint="run the job again: tfcluster up",
+                )
+        for task in tasks:
+            cluster, pod = self._running_pod(run, task)
+            tell(cluster, pod, task.rpartition("-")[0], {"tell": "restart"})
+
+    def _running_pod(self, run: Run, task: str) -> tuple[Cluster, str]:
+        """The pod that a task runs in; one that is just starting is waited for."""
+        from tfcluster.backends.kubernetes.apply import pods_of
+        from tfcluster.backends.kubernetes.state import task_of, terminated
+
+        cluster = self._cluster_of(run)
+        chosen = f"{selector_of(run)},tfcluster.io/role={task.rpartition('-')[0]}"
+        deadline = time.monotonic() + POD_PATIENCE
+        while True:
+            pods = [pod for pod in pods_of(cluster, chosen) if task_of(pod) == task]
+            for pod in pods:
+                if pod["status"].get("phase") == "Running" and terminated(pod) is None:
+                    return cluster, pod["metadata"]["name"]
+            if time.monotonic() > deadline:
+                raise MissingError(f"{task} has no running pod", hint="see: tfcluster status")
+            time.sleep(0.3)
+
+    def tensorboard(
+        self, run: Run, port: int, announce: Callable[[], None], say: Callable[[str], None]
+    ) -> int:
+        """Show the job's TensorBoard, which runs in the cluster, on a port of this machine."""
+        from tfcluster.backends.kubernetes.forward import tensorboard
+
+        return tensorboard(self._cluster_of(run), run, port, announce, say)
+
+    def suspend(self, run: Run, wanted: bool) -> None:
+        """Stop the job's pods and free their nodes, or start them again."""
+        cluster = self._cluster_of(run)
+        jobs, _ = cluster.listed(cluster.path("Job", api="batch/v1"), selector_of(run))
+        for job in jobs:
+            cluster.json(
+                "PATCH",
+                cluster.path("Job", job["metadata"]["name"], api="batch/v1"),
+                body={"spec": {"suspend": wanted}},
+                content="application/merge-patch+json",
+            )
+        run.note("suspended" if wanted else "resumed", "")
+
+    # -- delete
+
+    def leftovers(self, run: Run) -> bool:
+        """Whether an ended run still has objects in the cluster, for `down` to take away."""
+        return bool(run.record.get("context")) and not run.record.get("cleaned")
+
+    def delete(
+        self, run: Run, *, grace: float, keep_going: Callable[[], bool] = lambda: True
+    ) -> None:
+        from tfcluster.backends.kubernetes.apply import remove, remove_jobs
+
+        if run.record.get("cleaned"):
+            return
+        plan = plan_of(run)
+        if plan is None or not run.record.get("context"):
+            if run.final_status() is None:
+                self._settle(run, None)
+            return
+        try:
+            cluster, selector = self._cluster_of(run), selector_of(run)
+        except MissingError as error:
+            # A context that is gone from the kubeconfig: nothing of it can be reached any more.
+            run.note("warning", f"left alone in the cluster: {error.message}")
+            stop_keeper(run)
+            if run.final_status() is None:
+                self._settle(run, plan)
+            return
+        names = [f"{plan.job}-{role.role}" for role in plan.roles]
+        if run.final_status() is None:
+            (run.path / "ending").touch()
+            with contextlib.suppress(TfclusterError):
+                self._ensure_keeper(run)
+            remove_jobs(cluster, selector, names, grace=grace, keep_going=keep_going)
+            self._await_keeper(run)
+            self._settle(run, plan)
+        else:
+            remove_jobs(cluster, selector, names, grace=1.0)
+        remove(cluster, selector, plan.site["gang"])
+        run.update(cleaned=True)
+
+    def output_volumes(self, run: Run) -> list[str]:
+        plan = plan_of(run)
+        storage = plan.site["storage"] if plan else None
+        if storage is None or not run.record.get("context"):
+            return []
+        cluster = self._cluster_of(run)
+        found = cluster.get(cluster.path("PersistentVolumeClaim", storage["claim"]))
+        return [storage["claim"]] if found else []
+
+    def remove_output(self, run: Run) -> list[str]:
+        claims = self.output_volumes(run)
+        for claim in claims:
+            cluster = self._cluster_of(run)
+            cluster.delete(cluster.path("PersistentVolumeClaim", claim))
+        return claims
+
+    def _await_keeper(self, run: Run) -> None:
+        """Until the keeper has read the last lines; it ends when every task is over."""
+        deadline = time.monotonic() + LAST_LINES
+        while alive(read_json(run.path / "keeper.json")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        stop_keeper(run)
+
+    def _settle(self, run: Run, plan: Plan | None) -> None:
+        records = read_records(run, plan) if plan else {}
+        status = (
+            run_status(run, plan, records)
+            if plan
+            else JobStatus(run.job, run.id, "kubernetes", "stopped")
+        )
+        tasks = tuple(
+            task if task.over else replace(task, state="stopped", reason=task.reason or "stopped")
+            for task in status.tasks
+        )
+        state = state_of(tasks) if tasks else "stopped"
+        run.settle(replace(status, tasks=tasks, state=state, ended=status.ended or time.time()))
+        run.note("down", "the run was ended")
+
+
+def stale(run: Run) -> bool:
+    """Whether nobody can be starting this run any more."""
+    return bool(time.time() - run.record.get("applied", run.record["created"]) > START_PATIENCE)
+
+
+BACKEND = KubernetesBackend()

@@ -1,0 +1,195 @@
+"""Tasks as processes of this machine. State lives in the run's folder, with pid and start time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfcluster import launcher
+from tfcluster.archive import Run, read_json
+from tfcluster.backends import Backend
+from tfcluster.backends.keeping import MARK, START_DEADLINE, alive, start_keeper, stop_keeper
+from tfcluster.backends.logfiles import read_logs
+from tfcluster.backends.records import job_status, observed
+from tfcluster.errors import TfclusterError, UsageError
+from tfcluster.events import ENDED, JobStatus, LogLine, LogQuery, Observed
+from tfcluster.events import job_state as state_of
+
+if TYPE_CHECKING:
+    from tfcluster.changes import Change
+    from tfcluster.plan import Plan
+    from tfcluster.spec import JobSpec
+
+KEEPER = "tfcluster.backends.local.keeper"
+
+
+class LocalBackend(Backend):
+    """See `tfcluster.backends.Backend` for what each method promises."""
+
+    def check(self, spec: JobSpec, base: Path) -> None:
+        from tfcluster.backends.local.plan import check
+
+        check(spec, base)
+
+    def plan(self, spec: JobSpec, run: Run | None, base: Path) -> Plan:
+        from tfcluster.backends.local.plan import plan
+
+        return plan(spec, run, base)
+
+    # -- apply
+
+    def apply(self, run: Run, plan: Plan, changes: Sequence[Change]) -> None:
+        stop_keeper(run)
+        gone = [change.task for change in changes if change.action in ("replace", "remove")]
+        self._stop_tasks(run, gone, plan.stop_grace, lambda: True)
+        for task in gone:
+            (run.path / "tasks" / f"{task}.json").unlink(missing_ok=True)
+        launch = {**plan.launch(run.id), "base": run.record["base"]}
+        launcher.write_json(str(run.path / "launch.json"), launch)
+        for folder in (plan.logdir, plan.checkpoints):
+            if folder:
+                Path(folder).mkdir(parents=True, exist_ok=True)
+        start_keeper(run, KEEPER, folder=run.record["base"])
+
+    # -- observe
+
+    def observe(self, run: Run) -> JobStatus:
+        final = run.final_status()
+        if final is not None:
+            return final
+        launch = read_json(run.path / "launch.json")
+        if launch is None:
+            state = "stopped" if stale(run) else "pending"
+            return JobStatus(run.job, run.id, "local", state)
+        kept = alive(read_json(run.path / "keeper.json")) or not stale(run)
+        names = launcher.tasks_of(launch)
+        with ThreadPoolExecutor(min(16, len(names))) as pool:
+            records = list(pool.map(lambda task: self._snapshot(run, launch, task), names))
+        tasks = tuple(
+            seen_locally(launch, task, record, kept)
+            for task, record in zip(names, records, strict=True)
+        )
+        return job_status(run, tasks, records)
+
+    def _snapshot(self, run: Run, launch: dict[str, Any], task: str) -> dict[str, Any]:
+        """The launcher's own answer if it lives, else the record it left."""
+        record: dict[str, Any] = read_json(run.path / "tasks" / f"{task}.json") or {}
+        if record and record["state"] not in ENDED and alive(record.get("launcher")):
+            with contextlib.suppress(OSError, ValueError):
+                question = {"run": run.id, "ask": "state"}
+                return launcher.ask(launcher.control_address(launch, task), question)
+        return record
+
+    # -- logs, exec, restart
+
+    def logs(self, run: Run, query: LogQuery) -> Iterator[LogLine]:
+        return read_logs(run.logs, query, lambda: self.observe(run).over)
+
+    def exec(self, run: Run, task: str, argv: Sequence[str]) -> int:
+        launch = read_json(run.path / "launch.json")
+        role, index = launcher.split_task(launch, task)
+        entry = launch["roles"][role]
+        env = {**os.environ, **launcher.read_env_files(entry["env_files"])}
+        env.update(launcher.program_env(launch, role, index))
+        try:
+            return launcher.exit_code_of(
+                subprocess.call(list(argv), env=env, cwd=entry["workdir"] or launch["base"])
+            )
+        except FileNotFoundError:
+            raise TfclusterError(f'command not found: "{argv[0]}"') from None
+
+    def restart(self, run: Run, tasks: Sequence[str]) -> None:
+        launch = read_json(run.path / "launch.json")
+        states = {task.task: task for task in self.observe(run).tasks}
+        for task in tasks:
+            if states[task].over:
+                raise UsageError(
+                    f"{task} has {states[task].state}; it cannot be restarted",
+                    hint="run the job again: tfcluster up",
+                )
+        for task in tasks:
+            address = launcher.control_address(launch, task)
+            launcher.ask(address, {"run": run.id, "tell": "restart"})
+
+    # -- delete
+
+    def delete(
+        self, run: Run, *, grace: float, keep_going: Callable[[], bool] = lambda: True
+    ) -> None:
+        if run.final_status() is not None:
+            return
+        stop_keeper(run)
+        launch = read_json(run.path / "launch.json")
+        tasks = launcher.tasks_of(launch) if launch else []
+        self._stop_tasks(run, tasks, grace, keep_going)
+        sweep(run)
+        status = self.observe(run)
+        left = [replace(t, state="stopped", reason=t.reason or "stopped") for t in status.tasks]
+        over = tuple(was if was.over else now for was, now in zip(status.tasks, left, strict=True))
+        state = state_of(over) if over else "stopped"
+        run.settle(replace(status, tasks=over, state=state, ended=status.ended or time.time()))
+        run.note("down", "the run was ended")
+
+    def _stop_tasks(
+        self, run: Run, tasks: Sequence[str], grace: float, keep_going: Callable[[], bool]
+    ) -> None:
+        records = [read_json(run.path / "tasks" / f"{task}.json") or {} for task in tasks]
+        launchers = [r["launcher"] for r in records if alive(r.get("launcher"))]
+        for process in launchers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process["pid"], signal.SIGTERM)
+        # The launcher itself kills its program after stop_grace; what is left then is killed here.
+        wait_gone(launchers, grace + 1.0, keep_going)
+        for record in records:
+            for process in (record.get("launcher"), record.get("program")):
+                if process and alive(process):
+                    launcher.signal_group(process["pid"], signal.SIGKILL)
+
+
+def seen_locally(launch: dict[str, Any], task: str, record: dict[str, Any], kept: bool) -> Observed:
+    """One task from what is known of it. Without a keeper nobody will replace a dead launcher."""
+    role, index = launcher.split_task(launch, task)
+    seen = observed(task, launcher.addresses(launch["roles"][role])[index], record)
+    if seen.over or alive(record.get("launcher")):
+        return seen
+    if kept:
+        return replace(seen, state="starting" if record else "pending")
+    reason = "its launcher and the run's keeper were killed" if record else "was never started"
+    return replace(seen, state="stopped", reason=reason)
+
+
+def stale(run: Run) -> bool:
+    """Whether nobody can be starting this run any more."""
+    return bool(time.time() - run.record.get("applied", run.record["created"]) > START_DEADLINE)
+
+
+def wait_gone(
+    processes: Sequence[dict[str, Any]], seconds: float, keep_going: Callable[[], bool]
+) -> None:
+    """Until these processes are gone, the time is over, or somebody has lost patience."""
+    deadline = time.monotonic() + seconds
+    while any(alive(process) for process in processes):
+        if time.monotonic() > deadline or not keep_going():
+            return
+        time.sleep(0.02)
+
+
+def sweep(run: Run) -> None:
+    """Kill whatever carries the run's mark: also what a killed command never wrote down."""
+    import psutil
+
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(MARK) == str(run.path):
+                process.kill()
+
+
+BACKEND = LocalBackend()
