@@ -92,8 +92,8 @@ def test_a_third_worker_finds_no_host_of_its_own_on_two(job):
 def test_a_cluster_without_gangs_is_told_at_once_and_nothing_stays(job):
     with pytest.raises(MissingError, match="gang: native needs Kubernetes") as raised:
         job.up(job.spec(SLEEP, kubernetes={"gang": "native"}))
-    assert "does not serve PodGroups" in raised.value.evidence[0]
-    assert cluster.listed("jobs", "tfcluster.io/job=contract") == []
+    assert "does not serve scheduling.k8s.io" in raised.value.evidence[0]
+    assert cluster.listed("services", "tfcluster.io/job=contract") == []
 
 
 def test_as_many_requests_for_many_tasks_as_for_few(job, monkeypatch):
@@ -136,7 +136,8 @@ def test_a_preview_is_the_servers_own_and_changes_nothing(job):
     worker = objects["Job", "contract-worker"]
     assert worker.action == "replace"
     fields = {field.path: field.after for field in worker.fields}
-    assert fields["spec.template.spec.containers[task].resources.limits.cpu"] == "200m"
+    asked = fields["spec.template.spec.containers[task].resources.limits"]
+    assert asked == {"cpu": "200m"}
     assert ("Job", "contract-ps") not in objects
     assert job.identity("worker-1") == job.identity_of_running("worker-1")
 
@@ -158,7 +159,7 @@ def test_a_field_that_somebody_else_holds_is_named_with_them(job):
     spec = job.spec(SLEEP)
     job.up(spec)
     job.says("worker-1", b"up")
-    patch = json.dumps({"spec": {"publishNotReadyAddresses": False}})
+    patch = json.dumps({"spec": {"selector": {"tfcluster.io/part": "another"}}})
     cluster.kubectl("patch", "service", "-n", cluster.NAMESPACE, "contract", "-p", patch)
     with pytest.raises(TfclusterError, match='Service "contract" was changed') as raised:
         previewed(job, spec)

@@ -122,7 +122,9 @@ def test_checkpoints_by_steps_and_a_run_that_never_resumes(
     often = {"checkpoint_steps": 50, "checkpoint_seconds": 0, "eval_every": 0}
     train_here(tmp_path, **often, keep_checkpoints=9, steps=200)
     saved = [read_arrays(path) for path in sorted(tmp_path.glob("checkpoint-*.npz"))]
-    assert [int(arrays["updates"]) for arrays, _ in saved] == [0, 50, 100, 150, 200, 200]
+    updates = [int(arrays["updates"]) for arrays, _ in saved]
+    assert [count // 50 for count in updates] == [0, 1, 2, 3, 4, 4]
+    assert max(count % 50 for count in updates) <= 10, "later than the call in which it was due"
     capsys.readouterr()
     train_here(tmp_path, **often, steps=60, resume="never")
     assert "Resuming" not in capsys.readouterr().out

@@ -25,21 +25,18 @@ GONE_PATIENCE = 60.0
 
 def apply_all(cluster: Cluster, docs: Iterable[dict[str, Any]]) -> None:
     for doc in docs:
-        try:
-            cluster.apply(doc)
-        except ApiError as error:
-            if error.status == 404 and doc["kind"] == "PodGroup":
-                raise no_gang(cluster, doc["apiVersion"]) from None
-            raise
+        cluster.apply(doc)
 
 
-def no_gang(cluster: Cluster, api: str) -> MissingError:
-    name, gang = next((name, gang) for name, gang in GANGS.items() if gang.api == api)
-    return MissingError(
-        f"kubernetes.gang: {name} needs {gang.needs}",
-        evidence=[f"  {cluster.context} does not serve PodGroups of {api}"],
-        hint="leave gang out: tasks are then placed one by one, and wait for each other",
-    )
+def ensure_gang(cluster: Cluster, name: str) -> None:
+    """Raise unless the cluster knows the groups that `kubernetes.gang` asks for."""
+    gang = GANGS[name]
+    if cluster.get(f"/apis/{gang.api}") is None:
+        raise MissingError(
+            f"kubernetes.gang: {name} needs {gang.needs}",
+            evidence=[f"  {cluster.context} does not serve {gang.api}"],
+            hint="leave gang out: tasks are then placed one by one, and wait for each other",
+        )
 
 
 def owned(
@@ -54,8 +51,6 @@ def owned(
         except ApiError as error:
             if error.status == 403 and kind == "Deployment":
                 continue  # needed for TensorBoard only
-            if error.status == 404 and kind == "PodGroup":
-                continue  # never made: the cluster does not know what it is
             raise
         for item in items:
             path = cluster.path(kind, item["metadata"]["name"], api=api)

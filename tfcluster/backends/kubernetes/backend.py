@@ -50,10 +50,13 @@ class KubernetesBackend(Backend):
         self._next_try = 0.0  # when a keeper that could not be started may be tried again
 
     def check(self, spec: JobSpec, base: Path) -> None:
+        from tfcluster.backends.kubernetes.apply import ensure_gang
         from tfcluster.backends.kubernetes.plan import check
 
         check(spec)
-        self._cluster(spec.kubernetes.context, spec.kubernetes.namespace)
+        cluster = self._cluster(spec.kubernetes.context, spec.kubernetes.namespace)
+        if spec.kubernetes.gang is not None:
+            ensure_gang(cluster, spec.kubernetes.gang)
 
     def plan(self, spec: JobSpec, run: Run | None, base: Path) -> Plan:
         from tfcluster.backends.kubernetes.plan import plan
