@@ -97,7 +97,7 @@ def test_an_image_that_is_not_on_the_node_is_told_at_once(job):
     job.up(job.spec(SLEEP, image="tfcluster/nothing:1", image_pull={"policy": "never"}))
     error = becomes_stuck(job, MissingError, timeout=30)
     assert "not present on the node" in error.message
-    assert "tfcluster build --load" in error.hint
+    assert "kind load docker-image" in error.hint
 
 
 def test_what_no_node_can_give_is_told_at_the_deadline_in_the_schedulers_words(job):

@@ -147,8 +147,10 @@ def test_why_pods_are_not_even_created(message, kind):
 
 
 def test_a_kind_cluster_gets_its_own_hint():
-    problem = {"kind": "image"}
-    assert hint_for(problem, "kind-tfc").endswith("tfcluster build --load tfc")
+    ours = {"kind": "image", "message": 'cannot pull "tfcluster/trainer:1": no such host'}
+    assert hint_for(ours, "kind-tfc").endswith("tfcluster build --load tfc")
+    other = {"kind": "image", "message": 'cannot pull "mine:1": no such host'}
+    assert hint_for(other, "kind-tfc").endswith("kind load docker-image IMAGE --name tfc")
 
 
 def test_the_launchers_last_word_is_taken():

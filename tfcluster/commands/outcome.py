@@ -10,6 +10,7 @@ from tfcluster.commands.options import status_of
 from tfcluster.errors import JobFailed, TfclusterError
 from tfcluster.events import Cause, JobStatus
 from tfcluster.launcher import EXIT_DEADLINE, EXIT_NOT_STARTED
+from tfcluster.plan import stored_plan
 from tfcluster.tables import clock, result_text, state_text
 
 SETTLE_SECONDS = 10.0
@@ -36,7 +37,7 @@ def wait_settled(run: Run) -> JobStatus:
         time.sleep(0.05)
 
 
-def summary(status: JobStatus) -> str:
+def summary(run: Run, status: JobStatus) -> str:
     """`Done in 9.8 s: test accuracy 0.971, global step 2400. TensorBoard: …`."""
     length = ""
     if status.started and status.ended:
@@ -44,7 +45,10 @@ def summary(status: JobStatus) -> str:
     result = result_text(status.result)
     if not result:
         return f"Done{length}."
-    return f"Done{length}: {result}. TensorBoard: tfcluster tensorboard"
+    plan = stored_plan(run)
+    shows = plan is None or plan.site.get("tensorboard", True)  # pods take their files with them
+    more = " TensorBoard: tfcluster tensorboard" if shows else ""
+    return f"Done{length}: {result}.{more}"
 
 
 def check_outcome(status: JobStatus) -> None:

@@ -140,5 +140,5 @@ def finish(attachment: Attachment, status: JobStatus, wait: bool) -> int:
         console.success(f"{counted(len(status.tasks), 'task')} running")
         return EXIT_OK
     check_outcome(status)
-    console.success(summary(status))
+    console.success(summary(run, status))
     return EXIT_OK

@@ -42,5 +42,5 @@ def command(
             )
         time.sleep(LOOK_EVERY)
     check_outcome(status)
-    console.data(f"{found.job} (run {found.id}): {summary(status)}")
+    console.data(f"{found.job} (run {found.id}): {summary(found, status)}")
     return EXIT_OK

@@ -46,7 +46,8 @@ def tensorboard_pod(cluster: Cluster, run: Run) -> str:
         if not pods:
             raise MissingError(
                 "the job runs no TensorBoard in the cluster",
-                hint="tensorboard: true in the spec, with logdir on a claim; then tfcluster up",
+                hint="in the spec, tensorboard: true and kubernetes: {storage: {size: 10Gi}}; then "
+                "tfcluster up",
             )
         for pod in pods:
             ready = (pod["status"].get("containerStatuses") or [{}])[0].get("ready")

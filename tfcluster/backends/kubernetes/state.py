@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from tfcluster.images import REPOSITORY
 from tfcluster.launcher import EXIT_KILLED, describe_exit, parse_object
 
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -164,7 +165,12 @@ def hint_for(problem: Mapping[str, Any], context: str) -> str:
     """What to do about a problem."""
     if problem["kind"] == "image" and context.startswith("kind-"):
         name = context.removeprefix("kind-")
-        return f"kind nodes do not share your images. Run: tfcluster build --load {name}"
+        if f'"{REPOSITORY}:' in problem["message"]:
+            return f"kind nodes do not share your images. Run: tfcluster build --load {name}"
+        return (
+            "is the name right? kind nodes do not share your images; one that is only here: "
+            f"kind load docker-image IMAGE --name {name}"
+        )
     return HINTS[problem["kind"]]
 
 
