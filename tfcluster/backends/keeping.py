@@ -18,6 +18,7 @@ from tfcluster.archive import Run, read_json
 from tfcluster.errors import TfclusterError, WaitTimeout
 
 START_DEADLINE = 30.0
+START_PATIENCE = 60.0  # after this nobody can be starting a run any more
 STOP_DEADLINE = 10.0
 MARK = "TFCLUSTER_RUN_FOLDER"  # in the environment of everything that a run starts
 
@@ -68,6 +69,12 @@ def stop_keeper(run: Run) -> None:
         if time.monotonic() > deadline:
             number = signal.SIGKILL
         time.sleep(0.05)
+
+
+def stale(run: Run) -> bool:
+    """Whether nobody can be starting this run any more."""
+    begun = run.record.get("applied", run.record["created"])
+    return bool(time.time() - begun > START_PATIENCE)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from typing import Any
 
 from tfcluster import launcher
 from tfcluster.archive import Run, read_json
+from tfcluster.errors import UsageError
 from tfcluster.events import ENDED, Cause, JobStatus, Observed, Progress, job_state
 from tfcluster.plan import Plan
 
@@ -63,19 +64,44 @@ def job_status(
 
 def run_status(
     run: Run,
-    plan: Plan,
-    records: Mapping[str, Mapping[str, Any]],
+    plan: Plan | None,
+    records: Mapping[str, Mapping[str, Any]] | None = None,
     lost: Mapping[str, str] | None = None,
 ) -> JobStatus:
     """The job from its tasks' records; `lost` says of tasks why nobody will bring them back."""
+    if plan is None:
+        return JobStatus(run.job, run.id, run.backend, "stopped")
+    if records is None:
+        records = read_records(run, plan)
+    tasks = []
+    for task, record in records.items():
+        seen = observed(task, plan.address(task), record)
+        if lost and task in lost and not seen.over:
+            seen = replace(seen, state="stopped", reason=lost[task])
+        tasks.append(seen)
+    return job_status(run, tuple(tasks), records.values())
+
+
+def refuse_ended(status: JobStatus, tasks: Iterable[str]) -> None:
+    """Raise unless all of these tasks still run, or could."""
+    states = {task.task: task for task in status.tasks}
+    for task in tasks:
+        if states[task].over:
+            raise UsageError(
+                f"{task} has {states[task].state}; it cannot be restarted",
+                hint="run the job again: tfcluster up",
+            )
+
+
+def settle_stopped(run: Run, status: JobStatus) -> None:
+    """The last word on a run that was ended from outside: what was not over yet was stopped."""
     tasks = tuple(
-        replace(seen, state="stopped", reason=lost[task])
-        if lost and task in lost and not seen.over
-        else seen
-        for task, record in records.items()
-        for seen in [observed(task, plan.address(task), record)]
+        task if task.over else replace(task, state="stopped", reason=task.reason or "stopped")
+        for task in status.tasks
     )
-    return job_status(run, tasks, records.values())
+    state = job_state(tasks) if tasks else "stopped"
+    run.settle(replace(status, tasks=tasks, state=state, ended=status.ended or time.time()))
+    run.note("down", "the run was ended")
 
 
 class TaskRecord:

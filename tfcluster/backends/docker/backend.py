@@ -8,9 +8,7 @@ containers and engines.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,12 +31,11 @@ from tfcluster.backends.docker.site import (
     stored_plan,
 )
 from tfcluster.backends.docker.status import containers_of, death_of
-from tfcluster.backends.keeping import alive, sole_reader, start_keeper, stop_keeper
+from tfcluster.backends.keeping import alive, sole_reader, stale, start_keeper, stop_keeper
 from tfcluster.backends.logfiles import read_logs
-from tfcluster.backends.records import read_records, run_status
-from tfcluster.errors import MissingError, UsageError
+from tfcluster.backends.records import refuse_ended, run_status, settle_stopped
+from tfcluster.errors import MissingError
 from tfcluster.events import JobStatus, LogLine, LogQuery
-from tfcluster.events import job_state as state_of
 
 if TYPE_CHECKING:
     from tfcluster.changes import Change
@@ -46,7 +43,6 @@ if TYPE_CHECKING:
     from tfcluster.spec import JobSpec
 
 KEEPER = "tfcluster.backends.docker.keeper"
-START_PATIENCE = 60.0  # after this nobody can be starting a run any more
 
 
 class DockerBackend(Backend):
@@ -99,7 +95,7 @@ class DockerBackend(Backend):
                 if mine and (final := run.final_status()) is not None:
                     return final
                 lost = self._catch_up(run, plan) if mine else {}
-        return run_status(run, plan, read_records(run, plan), lost)
+        return run_status(run, plan, lost=lost)
 
     def _catch_up(self, run: Run, plan: Plan) -> dict[str, str]:
         """Without a keeper, read what the engines have; the tasks that nobody will bring back."""
@@ -138,13 +134,7 @@ class DockerBackend(Backend):
         return run_inside(engine, f"{plan.job}-{task}", argv, env, folder)
 
     def restart(self, run: Run, tasks: Sequence[str]) -> None:
-        states = {task.task: task for task in self.observe(run).tasks}
-        for task in tasks:
-            if states[task].over:
-                raise UsageError(
-                    f"{task} has {states[task].state}; it cannot be restarted",
-                    hint="run the job again: tfcluster up",
-                )
+        refuse_ended(self.observe(run), tasks)
         for task in tasks:
             plan, engine = self._where(run, task)
             tell(engine, plan, task, {"tell": "restart"})
@@ -178,15 +168,7 @@ class DockerBackend(Backend):
                     unreachable.append(error)
             if unreachable:
                 raise unreachable[0]
-            records = read_records(run, plan) if plan else {}
-            status = (
-                run_status(run, plan, records, dict.fromkeys(records, "stopped"))
-                if plan
-                else JobStatus(run.job, run.id, "docker", "stopped")
-            )
-            state = state_of(status.tasks) if status.tasks else "stopped"
-            run.settle(replace(status, state=state, ended=status.ended or time.time()))
-        run.note("down", "the run was ended")
+            settle_stopped(run, run_status(run, plan))
 
     def _end_on(
         self, engine: Engine, run: Run, grace: float, keep_going: Callable[[], bool]
@@ -238,11 +220,6 @@ def is_unkept(run: Run) -> bool:
     """Whether a run goes on whose keeper was killed."""
     keeper = read_json(run.path / "keeper.json")
     return keeper is not None and not alive(keeper) and run.final_status() is None
-
-
-def stale(run: Run) -> bool:
-    """Whether nobody can be starting this run any more."""
-    return bool(time.time() - run.record.get("applied", run.record["created"]) > START_PATIENCE)
 
 
 BACKEND = DockerBackend()

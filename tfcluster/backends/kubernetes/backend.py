@@ -8,13 +8,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfcluster.archive import Run, read_json, runs_of
 from tfcluster.backends import Backend
-from tfcluster.backends.keeping import alive, sole_reader, start_keeper, stop_keeper
+from tfcluster.backends.keeping import alive, sole_reader, stale, start_keeper, stop_keeper
 from tfcluster.backends.kubernetes.run import (
     documents,
     obstacle,
@@ -22,10 +21,9 @@ from tfcluster.backends.kubernetes.run import (
     selector_of,
 )
 from tfcluster.backends.logfiles import read_logs
-from tfcluster.backends.records import read_records, run_status
-from tfcluster.errors import MissingError, TfclusterError, UsageError
+from tfcluster.backends.records import read_records, refuse_ended, run_status, settle_stopped
+from tfcluster.errors import MissingError, TfclusterError
 from tfcluster.events import JobStatus, LogLine, LogQuery
-from tfcluster.events import job_state as state_of
 
 if TYPE_CHECKING:
     from tfcluster.backends.kubernetes.api import Cluster
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
     from tfcluster.spec import JobSpec
 
 KEEPER = "tfcluster.backends.kubernetes.keeper"
-START_PATIENCE = 60.0  # after this nobody can be starting a run any more
 KEEPER_PAUSE = 30.0
 POD_PATIENCE = 20.0  # how long `exec` waits for a pod that is just starting
 LAST_LINES = 10.0  # how long `down` waits for the keeper to have read everything
@@ -163,7 +160,7 @@ class KubernetesBackend(Backend):
         # A cluster that is away leaves what was known last, and a warning among the events.
         with contextlib.suppress(TfclusterError):
             self._ensure_keeper(run)
-        return run.final_status() or run_status(run, plan, read_records(run, plan))
+        return run.final_status() or run_status(run, plan)
 
     def _ensure_keeper(self, run: Run) -> None:
         """Have somebody watch who can say what is true now."""
@@ -212,13 +209,7 @@ class KubernetesBackend(Backend):
     def restart(self, run: Run, tasks: Sequence[str]) -> None:
         from tfcluster.backends.kubernetes.exec import tell
 
-        states = {task.task: task for task in self.observe(run).tasks}
-        for task in tasks:
-            if states[task].over:
-                raise UsageError(
-                    f"{task} has {states[task].state}; it cannot be restarted",
-                    hint="run the job again: tfcluster up",
-                )
+        refuse_ended(self.observe(run), tasks)
         for task in tasks:
             cluster, pod = self._running_pod(run, task)
             tell(cluster, pod, task.rpartition("-")[0], {"tell": "restart"})
@@ -277,7 +268,7 @@ class KubernetesBackend(Backend):
         plan = plan_of(run)
         if plan is None or not run.record.get("context"):
             if run.final_status() is None:
-                self._settle(run, None)
+                settle_stopped(run, run_status(run, None))
             return
         try:
             cluster, selector = self._cluster_of(run), selector_of(run)
@@ -286,7 +277,7 @@ class KubernetesBackend(Backend):
             run.note("warning", f"left alone in the cluster: {error.message}")
             stop_keeper(run)
             if run.final_status() is None:
-                self._settle(run, plan)
+                settle_stopped(run, run_status(run, plan))
             return
         names = [f"{plan.job}-{role.role}" for role in plan.roles]
         if run.final_status() is None:
@@ -295,7 +286,7 @@ class KubernetesBackend(Backend):
                 self._ensure_keeper(run)
             remove_jobs(cluster, selector, names, grace=grace, keep_going=keep_going)
             self._await_keeper(run)
-            self._settle(run, plan)
+            settle_stopped(run, run_status(run, plan))
         else:
             remove_jobs(cluster, selector, names, grace=1.0)
         remove(cluster, selector, plan.site["gang"])
@@ -323,26 +314,6 @@ class KubernetesBackend(Backend):
         while alive(read_json(run.path / "keeper.json")) and time.monotonic() < deadline:
             time.sleep(0.05)
         stop_keeper(run)
-
-    def _settle(self, run: Run, plan: Plan | None) -> None:
-        records = read_records(run, plan) if plan else {}
-        status = (
-            run_status(run, plan, records)
-            if plan
-            else JobStatus(run.job, run.id, "kubernetes", "stopped")
-        )
-        tasks = tuple(
-            task if task.over else replace(task, state="stopped", reason=task.reason or "stopped")
-            for task in status.tasks
-        )
-        state = state_of(tasks) if tasks else "stopped"
-        run.settle(replace(status, tasks=tasks, state=state, ended=status.ended or time.time()))
-        run.note("down", "the run was ended")
-
-
-def stale(run: Run) -> bool:
-    """Whether nobody can be starting this run any more."""
-    return bool(time.time() - run.record.get("applied", run.record["created"]) > START_PATIENCE)
 
 
 BACKEND = KubernetesBackend()

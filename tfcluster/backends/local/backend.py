@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 from tfcluster import launcher
 from tfcluster.archive import Run, read_json
 from tfcluster.backends import Backend
-from tfcluster.backends.keeping import MARK, START_DEADLINE, alive, start_keeper, stop_keeper
+from tfcluster.backends.keeping import MARK, alive, stale, start_keeper, stop_keeper
 from tfcluster.backends.logfiles import read_logs
-from tfcluster.backends.records import job_status, observed
-from tfcluster.errors import TfclusterError, UsageError
+from tfcluster.backends.records import job_status, observed, refuse_ended, settle_stopped
+from tfcluster.errors import TfclusterError
 from tfcluster.events import ENDED, JobStatus, LogLine, LogQuery, Observed
-from tfcluster.events import job_state as state_of
 
 if TYPE_CHECKING:
     from tfcluster.changes import Change
@@ -108,13 +107,7 @@ class LocalBackend(Backend):
 
     def restart(self, run: Run, tasks: Sequence[str]) -> None:
         launch = read_json(run.path / "launch.json")
-        states = {task.task: task for task in self.observe(run).tasks}
-        for task in tasks:
-            if states[task].over:
-                raise UsageError(
-                    f"{task} has {states[task].state}; it cannot be restarted",
-                    hint="run the job again: tfcluster up",
-                )
+        refuse_ended(self.observe(run), tasks)
         for task in tasks:
             address = launcher.control_address(launch, task)
             launcher.ask(address, {"run": run.id, "tell": "restart"})
@@ -131,12 +124,7 @@ class LocalBackend(Backend):
         tasks = launcher.tasks_of(launch) if launch else []
         self._stop_tasks(run, tasks, grace, keep_going)
         sweep(run)
-        status = self.observe(run)
-        left = [replace(t, state="stopped", reason=t.reason or "stopped") for t in status.tasks]
-        over = tuple(was if was.over else now for was, now in zip(status.tasks, left, strict=True))
-        state = state_of(over) if over else "stopped"
-        run.settle(replace(status, tasks=over, state=state, ended=status.ended or time.time()))
-        run.note("down", "the run was ended")
+        settle_stopped(run, self.observe(run))
 
     def _stop_tasks(
         self, run: Run, tasks: Sequence[str], grace: float, keep_going: Callable[[], bool]
@@ -164,11 +152,6 @@ def seen_locally(launch: dict[str, Any], task: str, record: dict[str, Any], kept
         return replace(seen, state="starting" if record else "pending")
     reason = "its launcher and the run's keeper were killed" if record else "was never started"
     return replace(seen, state="stopped", reason=reason)
-
-
-def stale(run: Run) -> bool:
-    """Whether nobody can be starting this run any more."""
-    return bool(time.time() - run.record.get("applied", run.record["created"]) > START_DEADLINE)
 
 
 def wait_gone(
