@@ -41,6 +41,10 @@ class Backend(Protocol):
         """Whether an ended run still occupies something that `delete` would free."""
         return False
 
+    def shows_board(self, run: Run) -> bool:
+        """Whether `tfcluster tensorboard` has something to show of an ended run."""
+        return True
+
     def output_volumes(self, run: Run) -> list[str]:
         """The volumes that hold what the run's tasks wrote, by name; folders do not count."""
         return []

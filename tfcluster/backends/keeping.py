@@ -20,6 +20,7 @@ from tfcluster.errors import TfclusterError, WaitTimeout
 START_DEADLINE = 30.0
 START_PATIENCE = 60.0  # after this nobody can be starting a run any more
 STOP_DEADLINE = 10.0
+TAKE_OVER_DEADLINE = 30.0
 MARK = "TFCLUSTER_RUN_FOLDER"  # in the environment of everything that a run starts
 
 
@@ -87,6 +88,24 @@ def sole_reader(run: Run, *, wait: bool) -> Iterator[bool]:
             yield False
         else:
             yield True
+
+
+@contextlib.contextmanager
+def taken_over(run: Run) -> Iterator[None]:
+    """Alone with the run: whoever watched it was ended, also a keeper that was only starting."""
+    deadline = time.monotonic() + TAKE_OVER_DEADLINE
+    while True:
+        stop_keeper(run)
+        with sole_reader(run, wait=False) as mine:
+            if mine:
+                yield
+                return
+        if time.monotonic() > deadline:
+            raise WaitTimeout(
+                f"somebody else still reads run {run.id} after {TAKE_OVER_DEADLINE:g} s",
+                hint="is another tfcluster at work on it? try again",
+            )
+        time.sleep(0.05)
 
 
 def alive(process: dict[str, Any] | None) -> bool:

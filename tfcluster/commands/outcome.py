@@ -6,11 +6,11 @@ import re
 import time
 
 from tfcluster.archive import Run
+from tfcluster.backends import load_backend
 from tfcluster.commands.options import status_of
 from tfcluster.errors import JobFailed, TfclusterError
 from tfcluster.events import Cause, JobStatus
 from tfcluster.launcher import EXIT_DEADLINE, EXIT_NOT_STARTED
-from tfcluster.plan import stored_plan
 from tfcluster.tables import clock, result_text, state_text
 
 SETTLE_SECONDS = 10.0
@@ -45,8 +45,7 @@ def summary(run: Run, status: JobStatus) -> str:
     result = result_text(status.result)
     if not result:
         return f"Done{length}."
-    plan = stored_plan(run)
-    shows = plan is None or plan.site.get("tensorboard", True)  # pods take their files with them
+    shows = load_backend(run.backend).shows_board(run)
     more = " TensorBoard: tfcluster tensorboard" if shows else ""
     return f"Done{length}: {result}.{more}"
 

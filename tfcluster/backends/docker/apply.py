@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from tfcluster.archive import Run
+from tfcluster.archive import Run, runs_of
 from tfcluster.backends.docker.containers import container_of, labels, output_volume
-from tfcluster.backends.docker.engines import Engine, translated
+from tfcluster.backends.docker.engines import Engine, Unreachable, translated
 from tfcluster.backends.docker.logs import TaskReader, read_once
 from tfcluster.backends.docker.site import (
     clean_site,
@@ -22,10 +22,11 @@ from tfcluster.backends.docker.site import (
     run_engines,
     start,
     stop_containers,
+    stored_plan,
 )
 from tfcluster.backends.docker.status import containers_of
-from tfcluster.backends.keeping import next_attempt
-from tfcluster.backends.records import read_records
+from tfcluster.backends.keeping import next_attempt, taken_over
+from tfcluster.backends.records import read_records, run_status, settle_stopped
 from tfcluster.errors import TfclusterError
 from tfcluster.events import ENDED, JobStatus
 from tfcluster.plan import Plan
@@ -42,6 +43,7 @@ def apply(run: Run, plan: Plan, changes: Sequence[Change]) -> None:
     note_engines(run, plan)
     hosts = engines(plan)
     try:
+        end_unfinished(run)
         for engine in run_engines(run, plan).values():
             retire(engine, run, plan, gone)
         for task in gone:
@@ -54,6 +56,21 @@ def apply(run: Run, plan: Plan, changes: Sequence[Change]) -> None:
     except BaseException as error:
         undo(run, plan, error, fresh=all(change.action == "create" for change in changes))
         raise
+
+
+def end_unfinished(run: Run) -> None:
+    """End earlier runs of the job whose start was cut short: more than containers is left."""
+    for earlier in runs_of(run.job):
+        if earlier.id == run.id or earlier.backend != "docker" or earlier.final_status():
+            continue
+        with taken_over(earlier):
+            plan = stored_plan(earlier)
+            for engine in run_engines(earlier, plan).values() if plan else ():
+                try:
+                    clean_site(engine, earlier)
+                except Unreachable as error:
+                    earlier.note("warning", f"not cleaned up: {error.message}")
+            settle_stopped(earlier, run_status(earlier, plan))
 
 
 def retire(engine: Engine, run: Run, plan: Plan, tasks: Sequence[str]) -> None:

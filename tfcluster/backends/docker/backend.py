@@ -31,7 +31,7 @@ from tfcluster.backends.docker.site import (
     stored_plan,
 )
 from tfcluster.backends.docker.status import containers_of, death_of
-from tfcluster.backends.keeping import alive, sole_reader, stale, start_keeper, stop_keeper
+from tfcluster.backends.keeping import alive, sole_reader, stale, start_keeper, taken_over
 from tfcluster.backends.logfiles import read_logs
 from tfcluster.backends.records import refuse_ended, run_status, settle_stopped
 from tfcluster.errors import MissingError
@@ -71,10 +71,9 @@ class DockerBackend(Backend):
     def apply(self, run: Run, plan: Plan, changes: Sequence[Change]) -> None:
         from tfcluster.backends.docker.apply import apply
 
-        stop_keeper(run)
-        # Until the new keeper says that it is there, nothing counts as started.
-        (run.path / "keeper.json").unlink(missing_ok=True)
-        with sole_reader(run, wait=True):
+        with taken_over(run):
+            # Until the new keeper says that it is there, nothing counts as started.
+            (run.path / "keeper.json").unlink(missing_ok=True)
             apply(run, plan, changes)
         start_keeper(run, KEEPER)
 
@@ -156,11 +155,10 @@ class DockerBackend(Backend):
     ) -> None:
         if run.final_status() is not None:
             return
-        stop_keeper(run)
         plan = stored_plan(run)
         hosts = run_engines(run, plan) if plan else {}
         unreachable: list[Unreachable] = []
-        with sole_reader(run, wait=True):
+        with taken_over(run):
             for engine in hosts.values():
                 try:
                     self._end_on(engine, run, grace, keep_going)

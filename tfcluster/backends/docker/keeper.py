@@ -242,6 +242,8 @@ def main(path: str) -> int:
     if plan is None:
         return 2
     with sole_reader(run, wait=True):
+        if run.final_status() is not None:
+            return 0  # somebody ended the run before it was watched
         keeper = Keeper(run, plan)
         keeper.keep()
         keeper.finish()

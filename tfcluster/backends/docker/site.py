@@ -29,10 +29,10 @@ from tfcluster.backends.docker.containers import (
 )
 from tfcluster.backends.docker.engines import Engine, translated
 from tfcluster.errors import TfclusterError
-from tfcluster.events import JobStatus
 from tfcluster.plan import Plan
 
 CLEAN_PATIENCE = 15.0
+CONFLICT = 409  # the name is taken
 
 
 def engines(plan: Plan) -> dict[str, Engine]:
@@ -126,11 +126,6 @@ def clear_leftovers(engine: Engine, run: Run, plan: Plan) -> None:
         if owner != run.id:
             with translated(engine):
                 remove_container(engine, found["Id"])
-    # A command that was killed while it started a run leaves more than containers.
-    for earlier in ours.values():
-        if earlier.id != run.id and earlier.final_status() is None:
-            clean_site(engine, earlier)
-            earlier.settle(JobStatus(run.job, earlier.id, "docker", "stopped", ended=time.time()))
 
 
 def make_folder(folder: Path, for_trainer: bool) -> None:
@@ -213,13 +208,41 @@ def log_driver(info: dict[str, Any]) -> str:
 
 
 def create(engine: Engine, container: Container) -> str:
-    """Create the container, not started; its id. One of the same name and run is replaced."""
+    """Create the container, not started; its id. One that was never started makes room for it."""
+    from docker.errors import APIError
+
+    deadline = time.monotonic() + CLEAN_PATIENCE
     with translated(engine, container.task):
         info = engine.api.info()
         arguments = create_arguments(
             engine.api, container, log_driver(info), bool(info.get("InitBinary"))
         )
-        return str(engine.api.create_container(**arguments)["Id"])
+        while True:
+            try:
+                return str(engine.api.create_container(**arguments)["Id"])
+            except APIError as error:
+                taken = error.status_code == CONFLICT and time.monotonic() < deadline
+                if not taken or not makes_room(engine, container):
+                    raise
+            time.sleep(0.3)
+
+
+def makes_room(engine: Engine, container: Container) -> bool:
+    """Whether what has this container's name is only the leftover of a command that was killed.
+
+    The engine may still be making it, and then knows the name but not yet the container.
+    """
+    from docker.errors import NotFound
+
+    try:
+        found = engine.api.inspect_container(container.name)
+    except NotFound:
+        return True
+    job = (found["Config"].get("Labels") or {}).get(f"{LABEL}.job")
+    if job != container.labels[f"{LABEL}.job"] or found["State"]["Status"] != "created":
+        return False
+    remove_container(engine, found["Id"])
+    return True
 
 
 def start(engine: Engine, container: Container, identifier: str) -> None:

@@ -239,6 +239,11 @@ class KubernetesBackend(Backend):
 
         return tensorboard(self._cluster_of(run), run, port, announce, say)
 
+    def shows_board(self, run: Run) -> bool:
+        """Pods take with them what they wrote, unless a TensorBoard runs beside them."""
+        plan = plan_of(run)
+        return plan is not None and bool(plan.site["tensorboard"])
+
     def suspend(self, run: Run, wanted: bool) -> None:
         """Stop the job's pods and free their nodes, or start them again."""
         cluster = self._cluster_of(run)

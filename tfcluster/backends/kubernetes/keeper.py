@@ -295,6 +295,8 @@ def main(path: str) -> int:
     if plan is None:
         return 2
     with sole_reader(run, wait=True):
+        if run.final_status() is not None:
+            return 0  # somebody ended the run before it was watched
         record = run.record
         cluster = connect(record.get("context"), record.get("namespace"))
         keeper = Keeper(run, plan, cluster)
