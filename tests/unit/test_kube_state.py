@@ -14,6 +14,7 @@ from tfcluster.backends.kubernetes.state import (
     how_it_ended,
     indexes,
     is_final,
+    node_doubt,
     pod_problem,
     seconds,
     task_of,
@@ -232,6 +233,21 @@ def test_a_drain_is_named_even_if_the_launcher_only_saw_a_signal():
     end = how_it_ended(pod(ended(143, json.dumps(record)), conditions=[disrupted]), "worker-1")
     assert "drained" in end["reason"]
     assert not is_final(end)
+
+
+@pytest.mark.parametrize(
+    ("ready", "at", "doubted"),
+    [
+        ("False", "2026-01-31T12:00:40Z", True),
+        ("True", "2026-01-31T12:00:40Z", False),  # it is back
+        ("False", "2026-01-31T11:00:00Z", False),  # an earlier story; it only is not ready yet
+    ],
+)
+def test_a_node_that_was_lost_is_named_while_its_pods_are_said_to_run(ready, at, doubted):
+    entry = {"type": "Ready", "status": ready, "lastTransitionTime": "2026-01-31T12:00:40Z"}
+    event = {"reason": "NodeNotReady", "lastTimestamp": at, "message": "Node is not ready"}
+    doubt = node_doubt(pod({"running": {}}, conditions=[entry]), [event])
+    assert ("node node-7 does not answer" in doubt) is doubted
 
 
 def test_indexes_are_read_as_kubernetes_writes_them():

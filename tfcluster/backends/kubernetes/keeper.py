@@ -49,6 +49,7 @@ class Keeper:
         self.troubled = 0.0
         self.told: set[str] = set()  # tasks of whose end the others were told
         self.ended_since: dict[str, float] = {}
+        self.doubts = dict.fromkeys(plan.task_names, "")  # about the nodes of running tasks
         self.briefed: set[str] = set()  # pods that know which tasks have succeeded
 
     @property
@@ -113,6 +114,11 @@ class Keeper:
             reader.update(state="running", reason="", problem=None, pod=state.facts(pod))
         elif reader.record.get("problem") or (reader.record.get("pod") or {}).get("uid") != uid:
             reader.update(problem=None, pod=state.facts(pod))
+        elif (doubt := state.node_doubt(pod, self.view.events_of(pod))) != self.doubts[task]:
+            self.doubts[task] = doubt
+            reader.update(reason=doubt)
+            if doubt:
+                self.run.note("warning", doubt, task)
         elif uid not in self.briefed and reader.record.get("state") in ("running", "serving"):
             self.brief(pod)
 

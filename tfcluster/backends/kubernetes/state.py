@@ -148,6 +148,7 @@ def create_problem(events: Iterable[Object]) -> Problem | None:
     return None
 
 
+CLOCKS_DIFFER = 5.0  # seconds between a condition and the event that tells of it
 HINTS = {
     "image": "is the name right, and may the cluster pull it? (image, image_pull.secrets)",
     "quota": "ask for less (cpu, memory, gpus, replicas), or have the quota raised",
@@ -172,6 +173,22 @@ def hint_for(problem: Mapping[str, Any], context: str) -> str:
             f"kind load docker-image IMAGE --name {name}"
         )
     return HINTS[problem["kind"]]
+
+
+def node_doubt(pod: Object, events: Iterable[Object]) -> str:
+    """What is wrong with the node of a pod that is said to run; nothing if nothing is.
+
+    A node that is lost can say nothing any more: its pods stay "Running" for minutes.
+    """
+    ready = condition(pod, "Ready")
+    if ready.get("status") != "False":
+        return ""
+    since = seconds(ready.get("lastTransitionTime")) or 0.0
+    for event in events:
+        at = seconds(event.get("lastTimestamp") or event.get("eventTime")) or 0.0
+        if event.get("reason") == "NodeNotReady" and at >= since - CLOCKS_DIFFER:
+            return f"node {pod['spec'].get('nodeName')} does not answer; is it still running?"
+    return ""
 
 
 # -- How a pod ended ---------------------------------------------------------------------------
