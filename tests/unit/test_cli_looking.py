@@ -88,6 +88,13 @@ def test_history_lists_runs_newest_first(capsys):
     assert [run["accuracy"] for run in document["runs"]] == [None, 0.9]
 
 
+def test_a_result_among_the_events_is_said_in_words(capsys):
+    run = write_run()
+    run.note("succeeded", json.dumps({"accuracy": 0.97, "settings": {"seed": 1}}))
+    last = output(capsys, "events").splitlines()[-1]
+    assert last.split()[2:] == ["succeeded", "test", "accuracy", "0.970"]
+
+
 def test_events_are_a_table_or_a_line_each(capsys):
     write_run()
     assert "waiting for peers" in output(capsys, "events")

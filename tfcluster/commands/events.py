@@ -14,6 +14,7 @@ from tfcluster.archive import Run
 from tfcluster.commands import options
 from tfcluster.errors import EXIT_OK
 from tfcluster.events import Event
+from tfcluster.launcher import parse_object
 
 LOOK_EVERY = 0.3
 
@@ -47,7 +48,13 @@ def command(
 
 
 def row(event: Event) -> list[str]:
-    return [tables.moment(event.time), event.kind, event.task or "", event.message]
+    return [tables.moment(event.time), event.kind, event.task or "", message(event)]
+
+
+def message(event: Event) -> str:
+    """What happened, in words; of a result only what people look for."""
+    result = parse_object(event.message.encode()) if event.task is None else None
+    return event.message if result is None else tables.result_text(result)
 
 
 def seen(run: Run, follow: bool) -> Iterator[Event]:
