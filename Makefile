@@ -22,8 +22,9 @@ docs: $(VENV)/.dev  ## write the generated pages of docs/ anew
 	$(BIN)/python -m tfcluster.spec_docs
 	$(BIN)/python -m tfcluster.cli_docs > docs/commands.md
 
-bench: $(VENV)/.dev  ## measure start-up, planning and training, as ratios
+bench: $(VENV)/.dev  ## measure start-up, planning, logs and training, as ratios
 	$(BIN)/python benchmarks/cli.py
+	$(BIN)/python benchmarks/logs.py
 	$(BIN)/python benchmarks/trainer.py
 
 clean:  ## remove what the targets above made

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tfcluster.backends.kubernetes.plan import plan as plan_of_pods
 from tfcluster.loader import load_spec_text
 from tfcluster.plan import Plan, Site, plan_job
 from tfcluster.render import render_plan
@@ -106,6 +107,11 @@ def plan_of(spec: JobSpec) -> Plan:
     return plan
 
 
+def pods_of(spec: JobSpec) -> Plan:
+    """The plan of the same spec for a cluster."""
+    return plan_of_pods(spec.model_copy(update={"image": "bench:1"}), None, Path("."))
+
+
 def growth(work: Callable[[int], object], rounds: int) -> dict[int, float]:
     """Median seconds per size; the sizes take turns."""
     times: dict[int, list[float]] = {size: [] for size in SIZES}
@@ -158,9 +164,11 @@ def main() -> int:
     )
     specs = {size: spec_of(size) for size in SIZES}
     plans = {size: plan_of(spec) for size, spec in specs.items()}
+    pods = {size: pods_of(spec) for size, spec in specs.items()}
     works: dict[str, Callable[[int], object]] = {
         "plan": lambda size: plan_of(specs[size]),
-        "render": lambda size: render_plan(plans[size], "local"),
+        "script": lambda size: render_plan(plans[size], "local"),
+        "manifests": lambda size: render_plan(pods[size], "kubernetes"),
     }
     for name, work in works.items():
         before: float | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 STATES = ("pending", "starting", "running", "serving", "succeeded", "failed", "stopped")
 ENDED = frozenset({"succeeded", "failed", "stopped"})
@@ -210,8 +210,7 @@ class Event:
         }
 
 
-@dataclass(frozen=True)
-class LogLine:
+class LogLine(NamedTuple):
     """One line of a task's output, without its line end. `complete` is False if it had none."""
 
     task: str

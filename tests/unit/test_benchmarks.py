@@ -111,3 +111,10 @@ def test_hogwild_and_the_old_style_take_turns() -> None:
 def test_the_table_of_system_2_has_a_row_for_each_number_of_workers() -> None:
     found = run("system2.py", "--epochs", "1", "--workers", "1")
     assert [(row["workers"], row["global_step"]) for row in found["rows"]] == [(1, 550)]
+
+
+def test_logs_are_measured_and_none_is_missing() -> None:
+    command = [sys.executable, str(BENCHMARKS / "logs.py"), "--lines", "50", "--pairs", "1"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert "missing" not in ended.stderr and ended.returncode in (0, 1), ended.stderr
+    assert "up, live" in ended.stdout and "logs, afterwards" in ended.stdout

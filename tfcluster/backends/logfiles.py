@@ -7,7 +7,9 @@ not ended the line.
 from __future__ import annotations
 
 import calendar
+import functools
 import heapq
+import operator
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -32,8 +34,12 @@ def parse_record(record: bytes, task: str, attempt: int) -> LogLine | None:
 
 def parse_stamp(stamp: str) -> float:
     whole, _, fraction = stamp.rstrip("Z").partition(".")
-    seconds = calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S"))
-    return seconds + float(f"0.{fraction or 0}")
+    return whole_seconds(whole) + float(f"0.{fraction or 0}")
+
+
+@functools.lru_cache(maxsize=256)  # thousands of lines share a second, and strptime is slow
+def whole_seconds(stamp: str) -> int:
+    return calendar.timegm(time.strptime(stamp, "%Y-%m-%dT%H:%M:%S"))
 
 
 class LogFile:
@@ -91,7 +97,7 @@ def merged(files: list[LogFile], query: LogQuery) -> Iterator[LogLine]:
     for file in files:
         by_task.setdefault(file.task, []).append(file)
     streams = [in_time(task_files, query) for task_files in by_task.values()]
-    return heapq.merge(*streams, key=lambda line: line.time)
+    return heapq.merge(*streams, key=operator.attrgetter("time"))
 
 
 def in_time(files: list[LogFile], query: LogQuery) -> Iterator[LogLine]:
