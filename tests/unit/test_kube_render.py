@@ -255,6 +255,10 @@ def test_a_change_of_one_role_leaves_the_others_text_alone():
             },
             "nothing can be mounted at /output",
         ),
+        (
+            {"kubernetes": {"storage": {"size": "1Gi"}, "spread": "host"}},
+            "can be mounted on one only",
+        ),
         ({"tensorboard": True}, "only if a volume is shared"),
         ({"kubernetes": {"pod_template": {"containers": []}}}, "unknown key containers"),
         ({"kubernetes": {"pod_template": {"spec": {"containers": [{}]}}}}, "needs a name"),

@@ -152,11 +152,23 @@ def problems(spec: JobSpec) -> Iterator[UsageError]:
                 hint="for example /output, with a volume (claim) mounted there",
             )
     yield from template_problems(spec)
+    yield from storage_problems(spec)
     if spec.tensorboard and not claimed(spec, spec.logdir or OUTPUT):
         yield UsageError(
             f"tensorboard: its pod sees {spec.logdir or OUTPUT} only if a volume is shared",
             hint="kubernetes: {storage: {size: 10Gi}}, or "
             "volumes: [{claim: NAME, target: " + (spec.logdir or OUTPUT) + "}]",
+        )
+
+
+def storage_problems(spec: JobSpec) -> Iterator[UsageError]:
+    storage, spread = spec.kubernetes.storage, spec.kubernetes.spread
+    several = any(role.replicas > 1 for role in spec.roles.values())
+    if storage and storage.access == "ReadWriteOnce" and spread and several:
+        yield UsageError(
+            f"kubernetes: spread: {spread} wants several nodes, and storage with access: "
+            "ReadWriteOnce can be mounted on one only",
+            hint="storage: {access: ReadWriteMany}, if the storage class can; or leave spread out",
         )
 
 
