@@ -18,6 +18,7 @@ from pathlib import Path
 from tfcluster.events import LogLine, LogQuery
 
 POLL = 0.1
+STREAMS = {b"stdout": "stdout", b"stderr": "stderr"}
 
 
 def parse_record(record: bytes, task: str, attempt: int) -> LogLine | None:
@@ -25,21 +26,17 @@ def parse_record(record: bytes, task: str, attempt: int) -> LogLine | None:
     parts = record.rstrip(b"\n").split(b" ", 3)
     if len(parts) != 4 or parts[2] not in (b"F", b"P"):
         return None
+    stamp, stream, flag, text = parts
     try:
-        when = parse_stamp(parts[0].decode("ascii"))
+        when = whole_seconds(stamp[:19]) + float(b"0." + stamp[20:-1])
     except ValueError:
         return None
-    return LogLine(task, attempt, when, parts[1].decode("ascii"), parts[3], parts[2] == b"F")
-
-
-def parse_stamp(stamp: str) -> float:
-    whole, _, fraction = stamp.rstrip("Z").partition(".")
-    return whole_seconds(whole) + float(f"0.{fraction or 0}")
+    return LogLine(task, attempt, when, STREAMS.get(stream, "stdout"), text, flag == b"F")
 
 
 @functools.lru_cache(maxsize=256)  # thousands of lines share a second, and strptime is slow
-def whole_seconds(stamp: str) -> int:
-    return calendar.timegm(time.strptime(stamp, "%Y-%m-%dT%H:%M:%S"))
+def whole_seconds(stamp: bytes) -> int:
+    return calendar.timegm(time.strptime(stamp.decode("ascii"), "%Y-%m-%dT%H:%M:%S"))
 
 
 class LogFile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -19,6 +20,7 @@ from tfcluster.events import LogLine, LogQuery
 
 # A line is written to disk a moment after it got its time.
 WRITING = 0.2
+AT_ONCE = 1000  # lines in one write, where nobody waits for the next one
 
 Patterns = list[str] | None
 
@@ -118,13 +120,13 @@ def chosen(run: Run, query: LogQuery, wanted: tail.Filter, last: int | None) -> 
 
 
 def write(lines: Iterable[LogLine], output: str, style: tail.Style, *, flush: bool) -> None:
+    """Write every line as it comes, or many at a time where nobody waits for one."""
     format_line = tail.FORMATTERS[output]
     stdout = sys.stdout.buffer
-    for line in lines:
-        stdout.write(format_line(line, style))
-        if flush:
-            stdout.flush()
-    stdout.flush()
+    formatted = (format_line(line, style) for line in lines)
+    while block := list(itertools.islice(formatted, 1 if flush else AT_ONCE)):
+        stdout.write(b"".join(block))
+        stdout.flush()
 
 
 def detach(run: Run) -> int:
