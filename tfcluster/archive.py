@@ -60,6 +60,11 @@ class Run:
     id: str
     path: Path
 
+    @classmethod
+    def at(cls, folder: Path) -> Run:
+        """The run whose folder this is, as its keeper is told."""
+        return cls(folder.parent.parent.name, folder.name, folder)
+
     @property
     def record(self) -> dict[str, Any]:
         return read_json(self.path / "record.json") or {}

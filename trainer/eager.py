@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -144,7 +145,7 @@ class StrategyWorker:
     layout: Layout
 
 
-class StrategyRun:
+class StrategyRun(ABC):
     """The verbs of the training loop for a strategy; see run.py for what they promise."""
 
     def __init__(self, job: Job) -> None:
@@ -171,13 +172,13 @@ class StrategyRun:
             errors.UnknownError,
         )
 
+    @abstractmethod
     def join(self) -> None:
         """Meet the others and get the parameters ready."""
-        raise NotImplementedError
 
+    @abstractmethod
     def step(self) -> Outcome:
         """Some steps in one call."""
-        raise NotImplementedError
 
     def done(self) -> bool:
         """Whether there is no step left to make."""

@@ -128,6 +128,7 @@ def test_a_preview_is_the_servers_own_and_changes_nothing(job):
     assert cluster.listed("jobs", "tfcluster.io/job=contract") == []
     job.up(spec)
     job.says("worker-1", b"up")
+    running = job.identity_of_running("worker-1")
     found = previewed(job, spec)
     assert found.objects == ()
     assert {change.action for change in found.changes} == {"keep"}
@@ -140,7 +141,7 @@ def test_a_preview_is_the_servers_own_and_changes_nothing(job):
     asked = fields["spec.template.spec.containers[task].resources.limits"]
     assert asked == {"cpu": "200m"}
     assert ("Job", "contract-ps") not in objects
-    assert job.identity("worker-1") == job.identity_of_running("worker-1")
+    assert job.identity_of_running("worker-1") == running
 
 
 def test_what_somebody_deleted_is_seen_and_put_back(job):

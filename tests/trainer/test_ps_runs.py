@@ -41,10 +41,10 @@ def test_sync_with_a_backup_survives_a_stopped_worker_and_a_killed_chief(
     assert steps == sorted(steps), "the restarted chief began again from nothing"
 
 
-KILLED = {  # settings, workers, and the fewest steps that every worker has made in the end
-    "sync": ({"backups": 1, "learning_rate": 0.4, "epochs": 3}, 3, 0),
-    "agn": ({"window": 8, "learning_rate": 0.5, "epochs": 12}, 2, 6600),
-    "aeasgd": ({"window": 10, "learning_rate": 0.2, "epochs": 8}, 2, 4400),
+KILLED = {  # settings, workers, and the accuracy that is reached whoever is killed
+    "sync": ({"backups": 1, "learning_rate": 0.4, "epochs": 3}, 3, 0.95),
+    "agn": ({"window": 8, "learning_rate": 0.5, "epochs": 12}, 2, 0.95),
+    "aeasgd": ({"window": 10, "learning_rate": 0.2, "epochs": 8}, 2, 0.96),
 }
 
 
@@ -53,7 +53,7 @@ KILLED = {  # settings, workers, and the fewest steps that every worker has made
 def test_a_killed_task_comes_back_and_the_run_ends_in_the_same_band(
     cluster: MakeCluster, algorithm: str, victim: str
 ) -> None:
-    settings, workers, least = KILLED[algorithm]
+    settings, workers, accuracy = KILLED[algorithm]
     run = cluster({**RELU, "algorithm": algorithm, **settings}, ps=1, worker=workers)
     run.start()
     for i in range(2):
@@ -62,13 +62,18 @@ def test_a_killed_task_comes_back_and_the_run_ends_in_the_same_band(
     run.start(victim)
     assert [run.wait(f"worker-{i}", PATIENCE) for i in range(workers)] == [0] * workers
     result = run.result()
-    assert result["accuracy"] >= 0.95
+    assert result["accuracy"] >= accuracy
+    wanted = settings["epochs"] * 550
     if algorithm == "sync":
-        assert result["global_step"] == 3 * 550
-    # Each makes all its steps, the last ones in a shorter window. A window that was counted while
-    # its worker was being killed can make it one window more.
-    most = least + int(settings.get("window", 0)) if least else 10**6
-    assert all(least <= part["steps"] <= most for part in result["per_task"].values())
+        assert result["global_step"] == wanted
+    else:
+        # Each makes all its steps, the last ones in a shorter window. A window that was counted
+        # while its worker was being killed can make it one window more.
+        steps = {task: part["steps"] for task, part in result["per_task"].items()}
+        assert wanted <= steps.pop(victim, wanted) <= wanted + settings["window"]
+        assert set(steps.values()) == {wanted}
+    if algorithm == "agn":
+        assert result["global_step"] in (1650, 1651)
     if victim == "ps-0":
         assert "Resuming at global step" in run.log("worker-0")
     else:

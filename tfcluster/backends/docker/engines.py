@@ -115,11 +115,6 @@ def translated(engine: Engine, doing: str = "") -> Iterator[None]:
         raise unreachable(engine, error) from error
 
 
-def is_connection_error(error: BaseException) -> bool:
-    """Whether an error of ours says that the engine cannot be reached just now."""
-    return isinstance(error, Unreachable)
-
-
 class Unreachable(MissingError):
     """The engine does not answer."""
 

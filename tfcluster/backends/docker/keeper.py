@@ -57,8 +57,7 @@ class Follower:
             try:
                 for frame in read_frames(self.engine, self.container, self.reader.since, True):
                     self.reader.feed(frame)
-                if self.reader.dirty:
-                    self.reader.write()
+                self.reader.flush()
                 self.drained = not self.is_running()
             except Unreachable:
                 pass
@@ -235,7 +234,7 @@ class Keeper:
 
 def main(path: str) -> int:
     folder = Path(path)
-    run = Run(folder.parent.parent.name, folder.name, folder)
+    run = Run.at(folder)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     plan = stored_plan(run)

@@ -295,7 +295,7 @@ class Keeper:
 
 def main(path: str) -> int:
     folder = Path(path)
-    run = Run(folder.parent.parent.name, folder.name, folder)
+    run = Run.at(folder)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     plan = plan_of(run)
     if plan is None:

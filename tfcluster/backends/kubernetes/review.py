@@ -14,10 +14,6 @@ from tfcluster.changes import FieldChange, ObjectChange
 
 Object = Mapping[str, Any]
 
-# What the server keeps for itself; it differs without anybody having changed anything.
-BOOKKEEPING = frozenset(
-    {"managedFields", "resourceVersion", "generation", "uid", "creationTimestamp"}
-)
 IMMUTABLE = 422
 TRIAL = "-dry-run"  # stands for an object that is deleted before it is made anew
 
@@ -58,7 +54,7 @@ def renamed(doc: Object) -> dict[str, Any]:
 
 
 def relevant(thing: Any, ours: Object) -> Any:
-    """The object without the server's own bookkeeping and what controllers add to it."""
+    """The object without what the server and controllers keep in it for themselves."""
     meta = {key: value for key, value in thing["metadata"].items() if key in ours["metadata"]}
     meta.pop("name")
     rest = {key: value for key, value in thing.items() if key not in ("metadata", "status")}
@@ -71,7 +67,7 @@ def relevant(thing: Any, ours: Object) -> Any:
         labels = {key: value for key, value in labels.items() if "controller-uid" not in key}
         pod_meta = {key: pod["metadata"].get(key) for key in kept} | {"labels": labels}
         rest["spec"]["template"] = {**pod, "metadata": pod_meta}
-    return {**rest, "metadata": {k: v for k, v in meta.items() if k not in BOOKKEEPING}}
+    return {**rest, "metadata": meta}
 
 
 def differences(before: Any, after: Any, path: str = "") -> Iterator[FieldChange]:

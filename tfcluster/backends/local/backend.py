@@ -125,6 +125,7 @@ class LocalBackend(Backend):
         self._stop_tasks(run, tasks, grace, keep_going)
         sweep(run)
         settle_stopped(run, self.observe(run))
+        sweep(run)  # a keeper that had looked just before that
 
     def _stop_tasks(
         self, run: Run, tasks: Sequence[str], grace: float, keep_going: Callable[[], bool]

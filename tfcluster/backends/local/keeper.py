@@ -109,7 +109,9 @@ class Keeper:
 
 def main(path: str) -> int:
     folder = Path(path)
-    run = Run(folder.parent.parent.name, folder.name, folder)
+    run = Run.at(folder)
+    if run.final_status() is not None:
+        return 0  # somebody ended the run before it was watched
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     Keeper(run).keep()
     from tfcluster.backends.local.backend import BACKEND
