@@ -56,6 +56,7 @@ REPORTED = {
 DESCRIPTORS = {"stdout": 1, "stderr": 2}
 KEPT_LINES = 20
 ASK_TIMEOUT = 3.0
+RECEIVED = b"\n"  # sent back for an answer, so that its sender knows that it arrived
 LINGER = 20.0  # how long a finished launcher tries to reach peers that do not answer
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0  # between restarts, doubling
 
@@ -219,10 +220,12 @@ def ask(
         connection.sendall(json.dumps(message).encode() + b"\n")
         with connection.makefile("rb") as stream:
             answer = json.loads(stream.readline(1 << 20) or b"null")
-    if not isinstance(answer, dict):
-        raise ValueError("closed the connection without an answer")
-    if answer.get("run") != message["run"]:
-        raise ValueError(f"belongs to another run ({answer.get('run')})")
+        if not isinstance(answer, dict):
+            raise ValueError("closed the connection without an answer")
+        if answer.get("run") != message["run"]:
+            raise ValueError(f"belongs to another run ({answer.get('run')})")
+        with contextlib.suppress(OSError):  # the other side may be gone: it has said all it had to
+            connection.sendall(RECEIVED)
     return answer
 
 
@@ -266,7 +269,7 @@ class Launcher:
         self.program: Optional[subprocess.Popen[bytes]] = None
         self.program_start: Optional[str] = None
         self.finals: Dict[str, Dict[str, Any]] = {}  # the tasks that succeeded
-        self.informed: Set[str] = set()  # the peers that know how we ended
+        self.served: Set[str] = set()  # the peers that need nothing more from us
         self.cause: Optional[Dict[str, Any]] = None
         self.lock = threading.Lock()
 
@@ -497,23 +500,24 @@ class Launcher:
         if stop.state == "failed":
             self.tell_peers({"tell": "failed", "cause": self.cause})
         elif stop.state == "succeeded":
-            self.finals[self.task] = {"exitCode": stop.code, "time": self.ended}
+            self.learn({"finals": {self.task: {"exitCode": stop.code, "time": self.ended}}})
             self.tell_peers({"tell": "finished", "finals": self.finals})
 
     def tell_peers(self, message: Dict[str, Any]) -> None:
         """Reach every peer that has not ended.
 
         Those who decide about the job try again for a while: a peer that is being replaced just now
-        would otherwise never learn that the job is over.
+        would otherwise never learn that the job is over. A peer that has ended is told once: it may
+        be trying to reach us, and would try for as long if we left without a word.
         """
         patient = message["tell"] == "failed" or self.task in self.required
         deadline = time.monotonic() + min(LINGER, self.plan["start_timeout"])
         pause = 0.2
         while True:
             # Who asked us meanwhile knows it already, and may be gone before we reach it.
-            left = [peer for peer in self.peers if peer not in {*self.finals, *self.informed}]
-            errors = self.ask_all(left, message)
-            self.peers = [peer for peer, error in errors.items() if error is not None]
+            errors = self.ask_all([peer for peer in self.peers if peer not in self.served], message)
+            left = [peer for peer, error in errors.items() if error is not None]
+            self.peers = [peer for peer in left if peer not in self.finals]
             if not self.peers or not patient or time.monotonic() > deadline:
                 return
             time.sleep(pause)
@@ -572,8 +576,7 @@ class Launcher:
                 answer = ask(control_address(self.plan, task), full)
             except (OSError, ValueError) as error:
                 return getattr(error, "strerror", None) or str(error)
-            if self.ended is None:
-                self.learn(answer)
+            self.learn(answer)
             return None
 
         if not tasks:
@@ -600,22 +603,24 @@ class Launcher:
         threading.Thread(target=accept, daemon=True).start()
 
     def answer(self, connection: socket.socket) -> None:
-        with contextlib.suppress(OSError, ValueError), connection:
-            connection.settimeout(ASK_TIMEOUT)
-            with connection.makefile("rb") as stream:
-                message = json.loads(stream.readline(1 << 20) or b"null")
+        connection.settimeout(ASK_TIMEOUT)
+        stream = connection.makefile("rb")
+        with contextlib.suppress(OSError, ValueError), connection, stream:
+            message = json.loads(stream.readline(1 << 20) or b"null")
             if not isinstance(message, dict):
                 return
+            its_end = message.get("tell") in ("finished", "failed")
             if message.get("run") == self.plan["run"]:
-                if message.get("tell") in ("finished", "failed"):
+                if its_end:
                     self.learn(message)
                 elif message.get("tell") == "restart":
                     self.inbox.put(("restart", None))
             answer = self.snapshot()
             connection.sendall(json.dumps(answer).encode() + b"\n")
+            received = stream.read(1) == RECEIVED
             failed = answer["state"] == "failed" and answer["cause"] is not None
-            if failed or self.task in answer["finals"]:
-                self.informed.add(str(message.get("from")))
+            if received and (its_end or failed or self.task in answer["finals"]):
+                self.served.add(str(message.get("from")))
 
     # Watching.
 

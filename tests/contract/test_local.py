@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -18,6 +19,7 @@ from tests.contract.jobs import Job
 from tests.launchers import until
 from tfcluster.archive import Run, create_run, read_json
 from tfcluster.backends.keeping import MARK, alive
+from tfcluster.commands import outcome
 from tfcluster.errors import MissingError, UsageError
 
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
@@ -138,16 +140,42 @@ def test_down_does_not_touch_a_process_that_took_over_a_pid(job):
     bystander.wait()
 
 
-def test_a_run_whose_command_died_before_starting_anything_is_cleaned_by_down(job, tmp_path):
-    job.run = create_run(
+def empty_run(folder: Path) -> Run:
+    return create_run(
         "contract",
         backend="local",
-        folder=tmp_path,
-        base=tmp_path,
+        folder=folder,
+        base=folder,
         spec=None,
         source="",
         variables={},
     )
+
+
+def test_the_down_command_also_ends_an_earlier_run_that_somebody_still_watches(job, tmp_path):
+    job.up(job.spec(SLEEP))
+    job.says("worker-1", b"up")
+    later = empty_run(tmp_path)
+    command = [sys.executable, "-m", "tfcluster", "down", "--job", "contract"]
+    subprocess.run(command, check=True, cwd=tmp_path, timeout=60)
+    assert processes_of(job) == []
+    assert job.run.final_status().state == "stopped"
+    assert later.final_status().state == "stopped"
+
+
+def test_up_waits_for_a_keeper_that_lives_and_not_for_one_that_died(job):
+    """An ended task may linger for a while; its keeper writes the last word after that."""
+    job.up(job.spec(SLEEP))
+    over = replace(job.status(), state="succeeded", tasks=())
+    assert over.over
+    long_ago = time.monotonic() - outcome.SETTLE_SECONDS - 1
+    assert not outcome.is_settled(job.run, over, long_ago)
+    os.kill(read_json(job.run.path / "keeper.json")["pid"], signal.SIGKILL)
+    until(lambda: outcome.is_settled(job.run, over, long_ago), "the keeper's death to be seen")
+
+
+def test_a_run_whose_command_died_before_starting_anything_is_cleaned_by_down(job, tmp_path):
+    job.run = empty_run(tmp_path)
     job.down()
     assert job.status().state == "stopped"
     job.up(job.spec("print('hi')"))

@@ -33,7 +33,7 @@ def tfcluster(tmp_path, engine, image):
     cli = Cli(folder, tmp_path / "home")
     yield cli
     cli("down", "--all")
-    until(lambda: cli.left_behind() == [], "every process to be gone")
+    assert cli.left_behind() == []
 
 
 def running(engine) -> list[str]:

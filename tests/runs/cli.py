@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tests.launchers import until
 
 ROOT = Path(__file__).parent.parent.parent
 TIMEOUT = 240
+ENDING = 8.0  # seconds; a task that lingers, or was forgotten, stays longer
 
 
 class Cli:
@@ -69,7 +71,17 @@ class Cli:
         return self.status()
 
     def left_behind(self) -> list[str]:
-        """Processes that still carry this state folder in their environment."""
+        """Processes that carry this state folder in their environment and are not about to end.
+
+        A process that is on its way out, or finds as it starts that it is not wanted, has a moment.
+        """
+        deadline = time.monotonic() + ENDING
+        while (found := self.processes()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return found
+
+    def processes(self) -> list[str]:
+        """Processes that carry this state folder in their environment now."""
         found = []
         for process in psutil.process_iter():
             try:

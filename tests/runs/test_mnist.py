@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.launchers import until
 from tests.runs.cli import ROOT
 
 pytest.importorskip("tensorflow", reason='needs TensorFlow: pip install "tfcluster[trainer]"')
@@ -118,4 +117,4 @@ def test_a_ps_that_never_comes_up_is_named_by_the_deadline(tfcluster):
     up = tfcluster("up")
     assert up.returncode == 5, up.stderr
     assert "ps-0 failed: nothing listens on port" in up.stderr
-    until(lambda: not tfcluster.left_behind(), "every process to be gone")
+    assert tfcluster.left_behind() == []

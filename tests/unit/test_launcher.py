@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import time
 
@@ -128,6 +129,64 @@ def test_a_ps_replaced_after_a_worker_has_finished_still_learns_that_the_job_is_
     go.touch()
     assert job.wait("worker-1") == 0
     assert job.wait("ps-0") == 0
+
+
+def test_a_peer_that_ended_but_got_no_answer_is_told_again(world):
+    """It would try to reach us for as long as it lingers, although we are gone."""
+    job = world({"worker": worker("import time; time.sleep(600)", 2, needs=[])}).start("worker-0")
+    job.state_becomes("worker-0", "running")
+    end = {"exitCode": 0, "time": time.time()}
+    news = {"run": "run1", "from": "worker-1", "tell": "finished", "finals": {"worker-1": end}}
+    with socket.create_server(launcher.control_address(job.plan, "worker-1")) as peer:
+        peer.settimeout(30)
+        with socket.create_connection(launcher.control_address(job.plan, "worker-0")) as connection:
+            connection.sendall(json.dumps(news).encode() + b"\n")
+            connection.recv(1)  # it has taken the news in, but the answer is not acknowledged
+        os.kill(job.record("worker-0")["program"]["pid"], signal.SIGTERM)
+        asker, _ = peer.accept()
+        with asker, asker.makefile("rb") as stream:
+            told = json.loads(stream.readline())
+    assert told["from"] == "worker-0"
+    assert told["tell"] == "failed"
+
+
+def in_this_process(tmp_path, task="worker-0"):
+    path = tmp_path / "launch.json"
+    plan = {**plan_of(worker=2), "start_timeout": 20}
+    path.write_text(json.dumps(plan))
+    options = launcher.parse_arguments(["--plan", str(path), "--task", task])
+    return launcher.Launcher(plan, task, options)
+
+
+def test_what_a_peer_answers_counts_also_if_we_ended_meanwhile(tmp_path, monkeypatch):
+    """The peer has seen that its answer arrived, and may be gone."""
+    task = in_this_process(tmp_path)
+
+    def ask(address, message):
+        task.ended = time.time()
+        return {"run": "r", "finals": {"worker-1": {"exitCode": 0, "time": 1.0}}, "cause": None}
+
+    monkeypatch.setattr(launcher, "ask", ask)
+    assert task.ask_all(["worker-1"], {"ask": "state"}) == {"worker-1": None}
+    assert "worker-1" in task.finals
+
+
+def test_nobody_lingers_for_a_peer_that_has_ended(tmp_path, monkeypatch):
+    task = in_this_process(tmp_path)
+    task.learn({"finals": {"worker-1": {"exitCode": 0, "time": 1.0}}})
+    asked = []
+
+    def ask(address, message):
+        asked.append(message["tell"])
+        raise ConnectionRefusedError("gone")
+
+    def sleep(seconds):
+        raise AssertionError("it waits for worker-1")
+
+    monkeypatch.setattr(launcher, "ask", ask)
+    monkeypatch.setattr(launcher.time, "sleep", sleep)
+    task.tell_peers({"tell": "finished", "finals": task.finals})
+    assert asked == ["finished"]
 
 
 # -- Failing

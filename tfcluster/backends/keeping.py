@@ -72,6 +72,11 @@ def stop_keeper(run: Run) -> None:
         time.sleep(0.05)
 
 
+def watched(run: Run) -> bool:
+    """Whether the run's keeper lives."""
+    return alive(read_json(run.path / "keeper.json"))
+
+
 def stale(run: Run) -> bool:
     """Whether nobody can be starting this run any more."""
     begun = run.record.get("applied", run.record["created"])

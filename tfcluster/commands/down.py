@@ -11,8 +11,9 @@ from typing import Annotated
 import typer
 
 from tfcluster import console
-from tfcluster.archive import Run, all_jobs, home, latest_run
+from tfcluster.archive import Run, all_jobs, home, runs_of
 from tfcluster.backends import load_backend
+from tfcluster.backends.keeping import watched
 from tfcluster.commands import options
 from tfcluster.commands.attach import watched_signals
 from tfcluster.converge import bring_down
@@ -46,7 +47,7 @@ def command(
     except MissingError as error:
         console.say(f"Nothing to stop: {error.message}.")
         return EXIT_OK
-    runs = [run for name in names if (run := latest_run(name)) is not None]
+    runs = [run for name in names for run in open_runs(name)]
     if volumes and not yes:
         confirm_deletion(runs)
     with watched_signals() as presses:
@@ -59,6 +60,12 @@ def command(
         for run in runs:
             delete_output(run)
     return EXIT_INTERRUPTED if presses.count else EXIT_OK
+
+
+def open_runs(job: str) -> list[Run]:
+    """The latest run, and earlier ones that somebody still watches."""
+    runs = runs_of(job)
+    return runs[:1] + [run for run in runs[1:] if watched(run)]
 
 
 def stop(run: Run, grace: float | None, keep_going: Callable[[], bool]) -> None:

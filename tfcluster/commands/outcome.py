@@ -7,10 +7,11 @@ import time
 
 from tfcluster.archive import Run
 from tfcluster.backends import load_backend
+from tfcluster.backends.keeping import watched
 from tfcluster.commands.options import status_of
 from tfcluster.errors import JobFailed, TfclusterError
 from tfcluster.events import Cause, JobStatus
-from tfcluster.launcher import EXIT_DEADLINE, EXIT_NOT_STARTED
+from tfcluster.launcher import EXIT_DEADLINE, EXIT_NOT_STARTED, LINGER
 from tfcluster.tables import clock, result_text, state_text
 
 SETTLE_SECONDS = 10.0
@@ -24,7 +25,9 @@ def is_settled(run: Run, status: JobStatus, over_since: float | None) -> bool:
         return False
     if run.final_status() is not None:
         return True
-    return over_since is not None and time.monotonic() - over_since > SETTLE_SECONDS
+    # A task that has ended lingers for a while where it cannot reach the others.
+    patience = SETTLE_SECONDS + (LINGER if watched(run) else 0)
+    return over_since is not None and time.monotonic() - over_since > patience
 
 
 def wait_settled(run: Run) -> JobStatus:

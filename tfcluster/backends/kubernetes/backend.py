@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfcluster.archive import Run, read_json, runs_of
+from tfcluster.archive import Run, runs_of
 from tfcluster.backends import Backend
-from tfcluster.backends.keeping import alive, sole_reader, stale, start_keeper, stop_keeper
+from tfcluster.backends.keeping import sole_reader, stale, start_keeper, stop_keeper, watched
 from tfcluster.backends.kubernetes.run import (
     documents,
     obstacle,
@@ -164,7 +164,7 @@ class KubernetesBackend(Backend):
 
     def _ensure_keeper(self, run: Run) -> None:
         """Have somebody watch who can say what is true now."""
-        if alive(read_json(run.path / "keeper.json")) or not stale(run):
+        if watched(run) or not stale(run):
             return
         with sole_reader(run, wait=False) as free:
             busy = not free
@@ -316,7 +316,7 @@ class KubernetesBackend(Backend):
     def _await_keeper(self, run: Run) -> None:
         """Until the keeper has read the last lines; it ends when every task is over."""
         deadline = time.monotonic() + LAST_LINES
-        while alive(read_json(run.path / "keeper.json")) and time.monotonic() < deadline:
+        while watched(run) and time.monotonic() < deadline:
             time.sleep(0.05)
         stop_keeper(run)
 

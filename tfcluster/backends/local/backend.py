@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tfcluster import launcher
 from tfcluster.archive import Run, read_json
 from tfcluster.backends import Backend
-from tfcluster.backends.keeping import MARK, alive, stale, start_keeper, stop_keeper
+from tfcluster.backends.keeping import MARK, alive, stale, start_keeper, stop_keeper, watched
 from tfcluster.backends.logfiles import read_logs
 from tfcluster.backends.records import job_status, observed, refuse_ended, settle_stopped
 from tfcluster.errors import TfclusterError
@@ -68,7 +68,7 @@ class LocalBackend(Backend):
         if launch is None:
             state = "stopped" if stale(run) else "pending"
             return JobStatus(run.job, run.id, "local", state)
-        kept = alive(read_json(run.path / "keeper.json")) or not stale(run)
+        kept = watched(run) or not stale(run)
         names = launcher.tasks_of(launch)
         with ThreadPoolExecutor(min(16, len(names))) as pool:
             records = list(pool.map(lambda task: self._snapshot(run, launch, task), names))
