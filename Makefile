@@ -19,7 +19,7 @@ check: $(VENV)/.dev  ## format, lint, types, architecture
 	$(BIN)/lint-imports
 
 docs: $(VENV)/.dev  ## write the generated pages of docs/ anew
-	$(BIN)/python -m tfcluster.spec_docs
+	$(BIN)/python -m tfcluster.spec.docs
 	$(BIN)/python -m tfcluster.cli_docs > docs/commands.md
 
 bench: $(VENV)/.dev  ## measure start-up, planning, logs and training, as ratios

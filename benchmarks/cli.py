@@ -20,10 +20,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tfcluster.backends.kubernetes.plan import plan as plan_of_pods
-from tfcluster.loader import load_spec_text
 from tfcluster.plan import Plan, Site, plan_job
 from tfcluster.render import render_plan
-from tfcluster.spec import JobSpec
+from tfcluster.spec.loader import load_spec_text
+from tfcluster.spec.model import JobSpec
 
 ROOT = Path(__file__).parent.parent
 SIZES = (10, 100, 1_000, 10_000)

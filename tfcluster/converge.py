@@ -16,7 +16,7 @@ from tfcluster.launcher import write_json
 from tfcluster.plan import Plan, stored_plan
 
 if TYPE_CHECKING:
-    from tfcluster.loader import LoadedSpec
+    from tfcluster.spec.loader import LoadedSpec
 
 LOCK_PATIENCE = 30.0  # `down` during `up` waits this long for it to have started everything
 

@@ -55,6 +55,6 @@ def name_in(spec: Path) -> str:
             record = run.record if run else {}
             if record.get("spec") == str(path) and record.get("sourceHash") == digest:
                 return name
-    from tfcluster.loader import load_spec
+    from tfcluster.spec.loader import load_spec
 
     return load_spec(spec).spec.name

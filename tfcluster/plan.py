@@ -19,7 +19,7 @@ from tfcluster.errors import MissingError
 from tfcluster.redaction import looks_secret, redacted_argv
 
 if TYPE_CHECKING:
-    from tfcluster.spec import JobSpec, RoleSpec
+    from tfcluster.spec.model import JobSpec, RoleSpec
 
 ROLE_ORDER = ("chief", "ps", "worker", "evaluator")
 

@@ -16,7 +16,7 @@ from tfcluster.archive import Run
 from tfcluster.backends import Backend, load_backend
 from tfcluster.converge import Deployment, bring_down, deploy
 from tfcluster.events import JobStatus, LogQuery, Observed
-from tfcluster.loader import load_spec
+from tfcluster.spec.loader import load_spec
 
 SERVE = (
     "import socket, time; server = socket.create_server(('{}', $(PORT))); "

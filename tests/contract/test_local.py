@@ -58,7 +58,7 @@ def test_the_run_survives_the_command_that_started_it(job, tmp_path):
     (tmp_path / "cluster.yaml").write_text(json.dumps(job.spec(SLEEP)))
     code = (
         "from pathlib import Path; from tfcluster.converge import deploy; "
-        "from tfcluster.loader import load_spec; "
+        "from tfcluster.spec.loader import load_spec; "
         f"spec = load_spec(Path({str(tmp_path / 'cluster.yaml')!r})); "
         "print(deploy(spec, folder=Path.cwd()).run.path, flush=True); "
         "import time; time.sleep(600)"

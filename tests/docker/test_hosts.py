@@ -187,7 +187,7 @@ def test_the_three_hosts_example_trains(spread):
         pytest.skip("copies 1 GB to each host; set TFCLUSTER_TEST_TRAINER=1")
     root = Path(__file__).parent.parent.parent
     from tfcluster.converge import bring_down, deploy
-    from tfcluster.loader import load_spec
+    from tfcluster.spec.loader import load_spec
 
     for engines in (sockets(), by_ssh()):
         variables = {"epochs": "2"}

@@ -13,8 +13,8 @@ from ruamel.yaml import YAML
 
 from tfcluster.backends import load_backend
 from tfcluster.errors import UsageError
-from tfcluster.loader import load_spec
 from tfcluster.render import render_files, render_plan
+from tfcluster.spec.loader import load_spec
 
 SCHEMA = json.loads((Path(__file__).parent / "schemas" / "compose-spec.json").read_text())
 HOSTILE = """a'b"c$(touch pwned)`touch pwned`$HOME;&|<>\\ 'TFCLUSTER_PLAN' \t é {{ x }} # * ~"""

@@ -12,7 +12,7 @@ from tests.launchers import until
 from tfcluster.backends.kubernetes import connect
 from tfcluster.converge import preview
 from tfcluster.errors import MissingError, TfclusterError, WaitTimeout
-from tfcluster.loader import load_spec
+from tfcluster.spec.loader import load_spec
 
 REMEMBERS = (
     "import os, pathlib, time\n"

@@ -10,9 +10,9 @@ import yaml
 
 from tfcluster.backends.kubernetes.plan import plan
 from tfcluster.backends.kubernetes.yaml_text import flow
-from tfcluster.loader import load_spec_text
 from tfcluster.plan import Plan
 from tfcluster.render import render_plan
+from tfcluster.spec.loader import load_spec_text
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "manifests"
 SMALL: dict[str, Any] = {

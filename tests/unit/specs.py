@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tfcluster.errors import SpecProblems
-from tfcluster.loader import LoadedSpec, load_spec_text
+from tfcluster.spec.loader import LoadedSpec, load_spec_text
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "specs"
 SETTINGS = GOLDEN / "settings.json"

@@ -9,7 +9,7 @@ import pytest
 
 from tfcluster.cli import main
 from tfcluster.commands.init import job_name
-from tfcluster.loader import load_spec
+from tfcluster.spec.loader import load_spec
 
 
 def test_the_file_is_valid_and_named_after_its_folder(tmp_path, monkeypatch, capsys):

@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.specs import SETTINGS, SMALL, load
-from tfcluster import spec_train
 from tfcluster.errors import SpecProblems, TfclusterError
-from tfcluster.loader import load_spec_text
+from tfcluster.spec import train
+from tfcluster.spec.loader import load_spec_text
 
 QUICK = settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -36,7 +36,7 @@ VALUES = st.recursive(
 
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spec_train, "SETTINGS_PATH", SETTINGS)
+    monkeypatch.setattr(train, "SETTINGS_PATH", SETTINGS)
 
 
 def load_or_refuse(text: str, overrides: tuple[str, ...] = ()) -> None:
@@ -76,7 +76,7 @@ def test_any_text_is_loaded_or_refused(text: str) -> None:
 @QUICK
 @given(st.sampled_from(["roles", "train", "env", "args", "volumes", "docker", "shm"]), VALUES)
 def test_any_value_under_any_key_is_loaded_or_refused(key: str, value: object) -> None:
-    from tfcluster.template_sandbox import as_json
+    from tfcluster.spec.template_sandbox import as_json
 
     load_or_refuse(f"name: a\n{key}: {{% raw %}}{as_json(value)}{{% endraw %}}\n")
 
@@ -125,7 +125,7 @@ def test_literal_text_renders_as_itself(text: str, blank: int) -> None:
     from jinja2 import TemplateError
     from jinja2.sandbox import SandboxedEnvironment
 
-    from tfcluster.template import TemplateMistakes, render_template
+    from tfcluster.spec.template import TemplateMistakes, render_template
 
     text = "\n" * blank + text
     plain = SandboxedEnvironment(lstrip_blocks=True, keep_trailing_newline=True)

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from tests.unit.specs import SETTINGS, SMALL, load, problems, report
-from tfcluster import spec_train
 from tfcluster.errors import MissingFile, SpecProblems, UsageError
-from tfcluster.loader import load_spec
+from tfcluster.spec import train
+from tfcluster.spec.loader import load_spec
 
 ROLES = "train: {}\nroles: {worker: {}}\n"
 
 
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spec_train, "SETTINGS_PATH", SETTINGS)
+    monkeypatch.setattr(train, "SETTINGS_PATH", SETTINGS)
 
 
 # -- Files -------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ def test_a_huge_file_is_refused(tmp_path: Path) -> None:
 def test_loading_is_imported_late() -> None:
     """`tfcluster --help` imports the loader's module, and must not pay for what it uses."""
     code = (
-        "import sys, tfcluster.loader, tfcluster.errors;"
+        "import sys, tfcluster.spec.loader, tfcluster.errors;"
         "assert not {'pydantic', 'jinja2', 'ruamel.yaml'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.specs import SETTINGS, SMALL, load, report
-from tfcluster import spec_train
-from tfcluster.overrides import apply_overrides
-from tfcluster.spec import JobSpec, json_schema
+from tfcluster.spec import train
+from tfcluster.spec.model import JobSpec, json_schema
+from tfcluster.spec.overrides import apply_overrides
 
 
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spec_train, "SETTINGS_PATH", SETTINGS)
+    monkeypatch.setattr(train, "SETTINGS_PATH", SETTINGS)
 
 
 def with_set(*overrides: str, text: str = SMALL) -> JobSpec:

@@ -10,8 +10,8 @@ import pytest
 
 from tfcluster.changes import compare
 from tfcluster.errors import MissingError
-from tfcluster.loader import load_spec_text
 from tfcluster.plan import Plan, Site, plan_job
+from tfcluster.spec.loader import load_spec_text
 
 
 def site(port: int = 2222) -> Site:

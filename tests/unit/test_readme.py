@@ -9,7 +9,7 @@ import pytest
 
 from tfcluster import errors
 from tfcluster.cli import COMMANDS
-from tfcluster.loader import load_spec_text
+from tfcluster.spec.loader import load_spec_text
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

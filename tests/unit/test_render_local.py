@@ -11,8 +11,8 @@ import pytest
 from tests.launchers import SERVE_FOR_EVER
 from tfcluster.backends import load_backend
 from tfcluster.errors import UsageError
-from tfcluster.loader import load_spec_text
 from tfcluster.render import render_plan
+from tfcluster.spec.loader import load_spec_text
 
 SHOW = "import json, os, sys; print(json.dumps([sys.argv[1:], os.environ['WORD']]))"
 

@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from tests.unit.specs import GOLDEN, SETTINGS, SMALL, load, problems, report
-from tfcluster import spec_train
 from tfcluster.errors import MissingFile, SpecProblems
-from tfcluster.loader import LoadedSpec, load_spec_text
-from tfcluster.spec import JobSpec, json_schema
+from tfcluster.spec import train
+from tfcluster.spec.loader import LoadedSpec, load_spec_text
+from tfcluster.spec.model import JobSpec, json_schema
 
 UPDATE = os.environ.get("UPDATE_GOLDEN") == "1"
 
 
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spec_train, "SETTINGS_PATH", SETTINGS)
+    monkeypatch.setattr(train, "SETTINGS_PATH", SETTINGS)
 
 
 def load_golden(path: Path) -> LoadedSpec:
@@ -145,7 +145,7 @@ def test_yaml_1_2_keeps_words_as_words(word: str) -> None:
 
 
 def test_a_missing_settings_table_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spec_train, "SETTINGS_PATH", Path("nowhere/settings.json"))
+    monkeypatch.setattr(train, "SETTINGS_PATH", Path("nowhere/settings.json"))
     with pytest.raises(MissingFile, match="settings table is missing"):
         load(SMALL)
 

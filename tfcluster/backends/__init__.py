@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tfcluster.changes import Change, ObjectChange
     from tfcluster.events import JobStatus, LogLine, LogQuery
     from tfcluster.plan import Plan
-    from tfcluster.spec import JobSpec
+    from tfcluster.spec.model import JobSpec
 
 BACKENDS = {
     "docker": "tfcluster.backends.docker.backend",

@@ -66,7 +66,7 @@ def write(target: Path, files: dict[str, str]) -> None:
 
 
 def schema_text() -> str:
-    from tfcluster.spec import json_schema
+    from tfcluster.spec.model import json_schema
 
     return json.dumps(json_schema(), indent=1) + "\n"
 

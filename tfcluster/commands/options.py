@@ -17,8 +17,8 @@ from tfcluster.jobs import DEFAULT_SPEC, select_job
 
 if TYPE_CHECKING:
     from tfcluster.events import JobStatus
-    from tfcluster.loader import LoadedSpec
     from tfcluster.plan import Plan
+    from tfcluster.spec.loader import LoadedSpec
 
 
 def complete_job(incomplete: str) -> list[str]:
@@ -117,7 +117,7 @@ def load(
     backend: str | None,
 ) -> LoadedSpec:
     """The spec meant, with everything that the command line and the environment change in it."""
-    from tfcluster.loader import load_spec
+    from tfcluster.spec.loader import load_spec
 
     path = spec_path(spec, file) or Path(DEFAULT_SPEC)
     loaded = load_spec(

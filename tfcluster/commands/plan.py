@@ -15,9 +15,9 @@ from tfcluster.commands import options
 from tfcluster.converge import base_folder, live_run
 from tfcluster.errors import EXIT_OK, UsageError
 from tfcluster.events import SCHEMA_VERSION
-from tfcluster.loader import LoadedSpec
 from tfcluster.plan import Plan, Resources, Task, masked
 from tfcluster.quantities import format_bytes
+from tfcluster.spec.loader import LoadedSpec
 
 
 def command(

@@ -8,7 +8,7 @@ from tfcluster.errors import EXIT_OK
 
 def command() -> int:
     """Print the JSON Schema of cluster.yaml, for editors and other programs."""
-    from tfcluster.spec import json_schema
+    from tfcluster.spec.model import json_schema
 
     options.print_json(json_schema())
     return EXIT_OK

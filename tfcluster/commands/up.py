@@ -21,7 +21,7 @@ from tfcluster.tables import counted, state_text
 from tfcluster.tail import Style
 
 if TYPE_CHECKING:
-    from tfcluster.loader import LoadedSpec
+    from tfcluster.spec.loader import LoadedSpec
 
 READY = frozenset({"running", "serving", "succeeded"})
 WAIT_TIMEOUT = "10m"

@@ -40,7 +40,7 @@ from tfcluster.events import JobStatus, LogLine, LogQuery
 if TYPE_CHECKING:
     from tfcluster.changes import Change
     from tfcluster.plan import Plan
-    from tfcluster.spec import JobSpec
+    from tfcluster.spec.model import JobSpec
 
 KEEPER = "tfcluster.backends.docker.keeper"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tfcluster.errors import UsageError
 
 if TYPE_CHECKING:
-    from tfcluster.spec import JobSpec
+    from tfcluster.spec.model import JobSpec
 
 
 @dataclass

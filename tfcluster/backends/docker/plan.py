@@ -19,8 +19,8 @@ from tfcluster.errors import MissingError, UsageError
 from tfcluster.plan import Plan, Site, plan_job
 
 if TYPE_CHECKING:
-    from tfcluster.spec import JobSpec
-    from tfcluster.spec_parts import Volume
+    from tfcluster.spec.model import JobSpec
+    from tfcluster.spec.parts import Volume
 
 OUTPUT = "/output"
 PYTHON = "python3"

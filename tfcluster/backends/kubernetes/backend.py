@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tfcluster.backends.kubernetes.api import Cluster
     from tfcluster.changes import Change, ObjectChange
     from tfcluster.plan import Plan
-    from tfcluster.spec import JobSpec
+    from tfcluster.spec.model import JobSpec
 
 KEEPER = "tfcluster.backends.kubernetes.keeper"
 KEEPER_PAUSE = 30.0

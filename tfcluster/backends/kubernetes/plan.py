@@ -13,9 +13,9 @@ from tfcluster.plan import Plan, Site, plan_job
 
 if TYPE_CHECKING:
     from tfcluster.archive import Run
-    from tfcluster.spec import JobSpec
-    from tfcluster.spec_backends import Toleration
-    from tfcluster.spec_parts import Volume
+    from tfcluster.spec.backends import Toleration
+    from tfcluster.spec.model import JobSpec
+    from tfcluster.spec.parts import Volume
 
 OUTPUT = "/output"
 PULL = {"always": "Always", "missing": "IfNotPresent", "never": "Never"}

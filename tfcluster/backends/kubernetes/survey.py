@@ -19,7 +19,7 @@ from tfcluster.backends.kubernetes.plan import plan
 from tfcluster.errors import MissingError
 
 if TYPE_CHECKING:
-    from tfcluster.spec import JobSpec
+    from tfcluster.spec.model import JobSpec
 
 
 def survey(spec: JobSpec, base: Path) -> dict[str, Any]:

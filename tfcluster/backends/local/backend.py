@@ -25,7 +25,7 @@ from tfcluster.events import ENDED, JobStatus, LogLine, LogQuery, Observed
 if TYPE_CHECKING:
     from tfcluster.changes import Change
     from tfcluster.plan import Plan
-    from tfcluster.spec import JobSpec
+    from tfcluster.spec.model import JobSpec
 
 KEEPER = "tfcluster.backends.local.keeper"
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tfcluster.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
-    from tfcluster.spec import JobSpec
+    from tfcluster.spec.model import JobSpec
 
 LOOPBACK = "127.0.0.1"
 

@@ -13,12 +13,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tfcluster.findings import Finding, Path, without_consequences
-from tfcluster.schema_walk import schema_at
 from tfcluster.similar import closest
-from tfcluster.spec import JobSpec, json_schema
-from tfcluster.spec_checks import check_spec
-from tfcluster.wording import finding_of
+from tfcluster.spec.checks import check_spec
+from tfcluster.spec.findings import Finding, Path, without_consequences
+from tfcluster.spec.model import JobSpec, json_schema
+from tfcluster.spec.schema_walk import schema_at
+from tfcluster.spec.wording import finding_of
 
 _ROUNDS = 20
 _STAND_INS: dict[str, Any] = {"name": "job", "roles": {}}

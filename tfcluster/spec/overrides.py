@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfcluster.errors import Problem
-from tfcluster.findings import Path, dotted
 from tfcluster.redaction import MASK, is_secret_path, looks_secret
-from tfcluster.schema_walk import SchemaNode, schema_at
 from tfcluster.similar import did_you_mean
-from tfcluster.wording import unknown_key_hint
-from tfcluster.yamldata import YamlMistake, read_yaml
+from tfcluster.spec.findings import Path, dotted
+from tfcluster.spec.schema_walk import SchemaNode, schema_at
+from tfcluster.spec.wording import unknown_key_hint
+from tfcluster.spec.yamldata import YamlMistake, read_yaml
 
 _PART = re.compile(r'"(?P<quoted>[^"]+)"|(?P<index>[0-9]+)(?=[.\[\]]|$)|(?P<plain>[^."\[\]]+)')
 _REMOVE = object()

@@ -1,7 +1,7 @@
 """The spec of a job: everything a cluster.yaml can say, as frozen, validated data.
 
-Shape and types are checked here; how the parts fit together is checked in spec_checks.
-Load specs with tfcluster.loader, which says where each mistake was written.
+Shape and types are checked here; how the parts fit together is checked in `checks`.
+Load specs with tfcluster.spec.loader, which says where each mistake was written.
 """
 
 from __future__ import annotations
@@ -12,19 +12,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, SerializeAsAny, WithJsonSchema
 
-from tfcluster.spec_backends import DockerSection, KubernetesSection, LocalSection
-from tfcluster.spec_parts import (
-    EnvSource,
-    ImagePull,
-    Ports,
-    RestartPolicy,
-    Restarts,
-    Roles,
-    RoleSpec,
-    Volumes,
-)
-from tfcluster.spec_train import TrainSpec, read_train, train_model
-from tfcluster.spec_types import (
+from tfcluster.spec.backends import DockerSection, KubernetesSection, LocalSection
+from tfcluster.spec.field_types import (
     Arguments,
     Command,
     Duration,
@@ -36,6 +25,17 @@ from tfcluster.spec_types import (
     Text,
     nothing_is,
 )
+from tfcluster.spec.parts import (
+    EnvSource,
+    ImagePull,
+    Ports,
+    RestartPolicy,
+    Restarts,
+    Roles,
+    RoleSpec,
+    Volumes,
+)
+from tfcluster.spec.train import TrainSpec, read_train, train_model
 
 __all__ = ["JobSpec", "RestartPolicy", "RoleSpec", "TrainSpec", "json_schema"]
 

@@ -19,7 +19,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from tfcluster.quantities import BadQuantity, parse_duration, parse_quantity
-from tfcluster.yaml_scalars import core_text, plain
+from tfcluster.spec.yaml_scalars import core_text, plain
 
 DNS_LABEL = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
 ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"

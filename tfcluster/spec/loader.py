@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from tfcluster.errors import MissingFile, Problem, SpecProblems, UsageError
 
 if TYPE_CHECKING:
-    from tfcluster.findings import Finding
-    from tfcluster.overrides import Edited
-    from tfcluster.places import Mistake, Span
-    from tfcluster.spec import JobSpec
-    from tfcluster.template_marks import Rendered
-    from tfcluster.yamldata import YamlData
+    from tfcluster.spec.findings import Finding
+    from tfcluster.spec.model import JobSpec
+    from tfcluster.spec.overrides import Edited
+    from tfcluster.spec.places import Mistake, Span
+    from tfcluster.spec.template_marks import Rendered
+    from tfcluster.spec.yamldata import YamlData
 
 MAX_BYTES = 2**20
 _NO_VARIABLES: Mapping[str, str] = {}
@@ -40,7 +40,7 @@ class LoadedSpec:
     def masked_yaml(self) -> str:
         """The spec as understood, as YAML, with secrets masked: fit to be kept."""
         from tfcluster.redaction import redacted
-        from tfcluster.yamldata import write_yaml
+        from tfcluster.spec.yamldata import write_yaml
 
         return write_yaml(redacted(self.spec.model_dump(mode="json", exclude_unset=True)))
 
@@ -78,10 +78,10 @@ def load_spec_text(
     environ: Mapping[str, str] | None = None,
 ) -> LoadedSpec:
     """Loads a spec from its text; `name` is what problems call it."""
-    from tfcluster.overrides import apply_overrides
-    from tfcluster.spec import json_schema
-    from tfcluster.spec_checks import warnings_of
-    from tfcluster.spec_validation import validate_spec
+    from tfcluster.spec.checks import warnings_of
+    from tfcluster.spec.model import json_schema
+    from tfcluster.spec.overrides import apply_overrides
+    from tfcluster.spec.validation import validate_spec
 
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     rendered, problems = _render(text, name, variables, environ)
@@ -134,8 +134,8 @@ def _read(path: Path) -> str:
 def _render(
     text: str, name: str, variables: Mapping[str, str], environ: Mapping[str, str] | None
 ) -> tuple[Rendered, list[Problem]]:
-    from tfcluster.places import problem_at
-    from tfcluster.template import TemplateMistakes, render_template, unused_variables
+    from tfcluster.spec.places import problem_at
+    from tfcluster.spec.template import TemplateMistakes, render_template, unused_variables
 
     problems = [
         Problem(f'--var: "{key}" cannot be a variable\'s name', hint="use letters, digits and _")
@@ -153,7 +153,7 @@ def _render(
 
 
 def _parse(rendered: Rendered, name: str) -> YamlData:
-    from tfcluster.yamldata import YamlMistake, read_yaml
+    from tfcluster.spec.yamldata import YamlMistake, read_yaml
 
     try:
         document = read_yaml(rendered.text)
@@ -168,7 +168,7 @@ def _parse(rendered: Rendered, name: str) -> YamlData:
 
 
 def _unedited(data: dict[str, Any]) -> Edited:
-    from tfcluster.overrides import Edited
+    from tfcluster.spec.overrides import Edited
 
     return Edited(data)
 
@@ -190,7 +190,7 @@ class _Places:
     name: str
 
     def problem(self, mistake: Mistake) -> Problem:
-        from tfcluster.places import problem_at
+        from tfcluster.spec.places import problem_at
 
         if mistake.span is not None:
             mistake = dataclasses.replace(mistake, span=self.rendered.origin(mistake.span))
@@ -199,7 +199,7 @@ class _Places:
         return problem_at(mistake, self.rendered.source, self.name)
 
     def problem_of(self, finding: Finding, edited: Edited) -> Problem:
-        from tfcluster.places import Mistake
+        from tfcluster.spec.places import Mistake
 
         flag = edited.flag_of(finding.path)
         if flag is not None:

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal, Optional
 from pydantic import BeforeValidator, Field, create_model
 
 from tfcluster.errors import MissingFile
-from tfcluster.spec_types import Frozen, Text, shown, wrong
+from tfcluster.spec.field_types import Frozen, Text, shown, wrong
 
-SETTINGS_PATH = Path(__file__).parent.parent / "trainer" / "settings.json"
+SETTINGS_PATH = Path(__file__).parent.parent.parent / "trainer" / "settings.json"
 
 _KINDS: dict[str, Any] = {"int": int, "float": float, "bool": bool, "str": Text}
 _LIMITS = {"min": "ge", "max": "le", "exclusive_min": "gt"}

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from tfcluster.spec_types import (
+from tfcluster.spec.field_types import (
     Arguments,
     Command,
     Env,

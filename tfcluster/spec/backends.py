@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
-from tfcluster.spec_types import (
+from tfcluster.spec.field_types import (
     Duration,
     FreeForm,
     Frozen,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from tfcluster.findings import Finding, Path
 from tfcluster.redaction import looks_secret
 from tfcluster.similar import closest, did_you_mean
-from tfcluster.spec import JobSpec
-from tfcluster.spec_parts import Volume
-from tfcluster.spec_types import DNS_LABEL
+from tfcluster.spec.field_types import DNS_LABEL
+from tfcluster.spec.findings import Finding, Path
+from tfcluster.spec.model import JobSpec
+from tfcluster.spec.parts import Volume
 
 MAX_NAME = 63
 TRAINER_ROLES = ("chief", "ps", "worker", "evaluator")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from jinja2 import Environment, nodes
 
-from tfcluster.places import Span
+from tfcluster.spec.places import Span
 
 MARK_OPEN, MARK_CLOSE = "\ue000", "\ue001"
 _MARK = re.compile(f"{MARK_OPEN}([0-9]{{1,9}}){MARK_CLOSE}")

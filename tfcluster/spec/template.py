@@ -11,9 +11,9 @@ from types import TracebackType
 from jinja2 import TemplateSyntaxError, UndefinedError, meta, nodes
 from jinja2.exceptions import SecurityError
 
-from tfcluster.places import Mistake, Span
 from tfcluster.similar import did_you_mean
-from tfcluster.template_marks import (
+from tfcluster.spec.places import Mistake, Span
+from tfcluster.spec.template_marks import (
     MARK_CLOSE,
     MARK_OPEN,
     Rendered,
@@ -21,7 +21,7 @@ from tfcluster.template_marks import (
     take_marks_out,
     unmarked_length,
 )
-from tfcluster.template_sandbox import (
+from tfcluster.spec.template_sandbox import (
     MAX_TEXT,
     MissingVariable,
     SpecEnvironment,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tfcluster.findings import Finding, Path, dotted
 from tfcluster.redaction import MASK, is_secret_path
-from tfcluster.schema_walk import schema_at, sections_with
 from tfcluster.similar import did_you_mean, snake_case
-from tfcluster.spec_types import shown
-from tfcluster.yaml_scalars import core_scalar
+from tfcluster.spec.field_types import shown
+from tfcluster.spec.findings import Finding, Path, dotted
+from tfcluster.spec.schema_walk import schema_at, sections_with
+from tfcluster.spec.yaml_scalars import core_scalar
 
 _EXPECTED = {
     "int_type": "an integer",

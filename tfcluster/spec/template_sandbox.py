@@ -18,7 +18,7 @@ from jinja2.filters import FILTERS
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from tfcluster.template_marks import MARK_CLOSE, MARK_OPEN
+from tfcluster.spec.template_marks import MARK_CLOSE, MARK_OPEN
 
 MAX_WORK = 200_000
 MAX_TEXT = 4 * 2**20

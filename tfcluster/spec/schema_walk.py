@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tfcluster.findings import Path
+from tfcluster.spec.findings import Path
 
 
 @dataclass(frozen=True)

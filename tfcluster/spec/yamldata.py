@@ -16,8 +16,8 @@ from ruamel.yaml import events as ev
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.reader import ReaderError
 
-from tfcluster.places import Mistake, Span
-from tfcluster.yaml_scalars import TOO_LONG, core_scalar, core_text
+from tfcluster.spec.places import Mistake, Span
+from tfcluster.spec.yaml_scalars import TOO_LONG, core_scalar, core_text
 
 Path = tuple[str | int, ...]
 

@@ -1,4 +1,4 @@
-"""Writes docs/spec.md from the spec's schema: `python -m tfcluster.spec_docs`."""
+"""Writes docs/spec.md from the spec's schema: `python -m tfcluster.spec.docs`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tfcluster.schema_walk import SchemaNode
-from tfcluster.spec import json_schema
+from tfcluster.spec.model import json_schema
+from tfcluster.spec.schema_walk import SchemaNode
 
-TARGET = Path(__file__).parent.parent / "docs" / "spec.md"
+TARGET = Path(__file__).parent.parent.parent / "docs" / "spec.md"
 
 _INTRO = """# The spec
 
-Every key of a `cluster.yaml`. This page is written by `python -m tfcluster.spec_docs`.
+Every key of a `cluster.yaml`. This page is written by `python -m tfcluster.spec.docs`.
 
 A spec is a Jinja2 template whose output is YAML 1.2: `no` is a string, `1:30` is a string.
 `--var name=value` gives `{{ name }}` its value, `{{ env("NAME", "default") }}` reads one
@@ -54,7 +54,7 @@ _SECTIONS: list[tuple[str, str, tuple[str | int, ...]]] = [
 
 def spec_docs() -> str:
     """The whole page."""
-    from tfcluster.template_sandbox import SpecEnvironment
+    from tfcluster.spec.template_sandbox import SpecEnvironment
 
     filters = sorted(name for name in SpecEnvironment({}).filters if " " not in name)
     schema = json_schema()

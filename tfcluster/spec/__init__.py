@@ -1,0 +1,1 @@
+"""From a templated cluster.yaml to a checked job: text, template, YAML, model, places, words."""
