@@ -144,6 +144,15 @@ def test_a_preview_is_the_servers_own_and_changes_nothing(job):
     assert job.identity_of_running("worker-1") == running
 
 
+def test_the_longest_name_runs_and_can_be_previewed(job):
+    job.name = "a-" * 26 + "ab"
+    assert len(f"{job.name}-worker-1") == 63
+    job.up(job.spec(SLEEP))
+    job.says("worker-1", b"up")
+    found = previewed(job, job.spec(SLEEP, roles={"worker": {"cpu": 0.2}})).objects
+    assert ("replace", f"{job.name}-worker") in {(each.action, each.name) for each in found}
+
+
 def test_what_somebody_deleted_is_seen_and_put_back(job):
     spec = job.spec(SLEEP)
     job.up(spec)

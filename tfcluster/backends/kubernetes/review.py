@@ -16,6 +16,7 @@ Object = Mapping[str, Any]
 
 IMMUTABLE = 422
 TRIAL = "-dry-run"  # stands for an object that is deleted before it is made anew
+LONGEST_TRIAL = 40  # characters kept of the name, so that the pods' names are not too long
 
 
 def review(
@@ -50,7 +51,8 @@ def reviewed(cluster: Cluster, doc: Object) -> ObjectChange | None:
 
 
 def renamed(doc: Object) -> dict[str, Any]:
-    return {**doc, "metadata": {**doc["metadata"], "name": doc["metadata"]["name"] + TRIAL}}
+    name = doc["metadata"]["name"][:LONGEST_TRIAL].rstrip("-") + TRIAL
+    return {**doc, "metadata": {**doc["metadata"], "name": name}}
 
 
 def relevant(thing: Any, ours: Object) -> Any:
