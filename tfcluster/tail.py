@@ -70,13 +70,22 @@ def parse_when(text: str, now: float | None = None) -> float:
     except ValueError:
         pass
     try:
-        # Python 3.10 does not know the Z.
-        return datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", text)).timestamp()
+        return parse_moment(text)
     except ValueError:
         raise UsageError(
             f'"{text}" is neither a duration nor a time',
             hint='write 90s, 10m, 1h30m (ago), or a time such as "2026-01-31T12:00:00"',
         ) from None
+
+
+def parse_moment(text: str) -> float:
+    """ISO 8601, also with a Z and with any number of decimals, which Python 3.10 does not read."""
+    parts = re.fullmatch(r"(.*:\d\d)(\.\d+)?(?:([zZ])|([+-]\d\d):?(\d\d))?", text)
+    if parts is None:
+        return datetime.fromisoformat(text).timestamp()
+    whole, fraction, utc, hours, minutes = parts.groups("")
+    zone = "+00:00" if utc else f"{hours}:{minutes}" if hours else ""
+    return datetime.fromisoformat(whole + zone).timestamp() + float(fraction or 0)
 
 
 @dataclass(frozen=True)

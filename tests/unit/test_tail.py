@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 
 import pytest
 
@@ -66,6 +67,11 @@ def test_last_lines_counts_per_task_and_keeps_the_order():
         ("1769860800.5", 1769860800.5),
         ("2026-01-31T12:00:00Z", 1769860800.0),
         ("2026-01-31T13:00:00+01:00", 1769860800.0),
+        ("2026-01-31 13:00:00+0100", 1769860800.0),
+        ("2026-01-31T12:00:00.5Z", 1769860800.5),
+        ("2026-01-31T12:00:00.500000000Z", 1769860800.5),
+        ("2026-01-31T12:00:00.25", datetime(2026, 1, 31, 12).timestamp() + 0.25),
+        ("2026-01-31", datetime(2026, 1, 31).timestamp()),
     ],
 )
 def test_times_are_durations_ago_iso_times_or_seconds(text, expected):
