@@ -609,18 +609,19 @@ class Launcher:
             message = json.loads(stream.readline(1 << 20) or b"null")
             if not isinstance(message, dict):
                 return
-            its_end = message.get("tell") in ("finished", "failed")
+            ended = message.get("tell") in ("finished", "failed")
             if message.get("run") == self.plan["run"]:
-                if its_end:
+                if ended:
                     self.learn(message)
                 elif message.get("tell") == "restart":
                     self.inbox.put(("restart", None))
             answer = self.snapshot()
             connection.sendall(json.dumps(answer).encode() + b"\n")
-            received = stream.read(1) == RECEIVED
+            peer = message.get("from")
             failed = answer["state"] == "failed" and answer["cause"] is not None
-            if received and (its_end or failed or self.task in answer["finals"]):
-                self.served.add(str(message.get("from")))
+            last = ended or failed or self.task in answer["finals"]
+            if peer and last and stream.read(1) == RECEIVED:
+                self.served.add(str(peer))
 
     # Watching.
 
