@@ -609,15 +609,15 @@ class Launcher:
             message = json.loads(stream.readline(1 << 20) or b"null")
             if not isinstance(message, dict):
                 return
-            ended = message.get("tell") in ("finished", "failed")
-            if message.get("run") == self.plan["run"]:
-                if ended:
-                    self.learn(message)
-                elif message.get("tell") == "restart":
-                    self.inbox.put(("restart", None))
+            ours = message.get("run") == self.plan["run"]
+            ended = ours and message.get("tell") in ("finished", "failed")
+            if ended:
+                self.learn(message)
+            elif ours and message.get("tell") == "restart":
+                self.inbox.put(("restart", None))
             answer = self.snapshot()
             connection.sendall(json.dumps(answer).encode() + b"\n")
-            peer = message.get("from")
+            peer = message.get("from") if ours else None
             failed = answer["state"] == "failed" and answer["cause"] is not None
             last = ended or failed or self.task in answer["finals"]
             if peer and last and stream.read(1) == RECEIVED:
