@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import termios
@@ -17,6 +18,12 @@ from tests.launchers import until
 
 COLUMNS, ROWS = 100, 40
 CONTROL = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])|([\r\n])|([^\x1b\r\n]+)")
+
+
+def take_terminal() -> None:
+    """As a login shell would have it; a runner in the background hands down a SIGINT ignored."""
+    fcntl.ioctl(2, termios.TIOCSCTTY, 0)  # without a controlling terminal there is no Ctrl-C
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Terminal:
@@ -35,8 +42,7 @@ class Terminal:
             stdout=stdout or slave,
             stderr=slave,
             start_new_session=True,
-            # Without a controlling terminal there is no Ctrl-C.
-            preexec_fn=lambda: fcntl.ioctl(2, termios.TIOCSCTTY, 0),
+            preexec_fn=take_terminal,
         )
         os.close(slave)
         self.received = b""
