@@ -154,9 +154,11 @@ def build_with_buildx(reference: str, *, gpu: bool, tags: Sequence[str], say: Sa
         process.stdin.write(context_archive())
     said: list[str] = []
     for raw in process.stdout:
-        said.append(raw.decode("utf-8", "replace").rstrip())
-        if said[-1].startswith("#") and (" [" in said[-1] or SIZES in said[-1]):
-            say(said[-1])
+        line = raw.decode("utf-8", "replace").rstrip()
+        # buildx names a step again whenever its output comes after that of another.
+        if line not in said and line.startswith("#") and (" [" in line or SIZES in line):
+            say(line)
+        said.append(line)
     if process.wait() != 0:
         raise build_failed(said)
 

@@ -131,6 +131,12 @@ class Plan:
     def size(self) -> int:
         return sum(role.replicas for role in self.roles)
 
+    @property
+    def content_id(self) -> str:
+        """Stands for a run's id in what is rendered without one: the same spec, the same id."""
+        digests = "".join(role.digest for role in self.roles)
+        return hashlib.sha256(digests.encode()).hexdigest()[:6]
+
     def digests(self) -> dict[str, str]:
         """Per task, what changes whenever the task would have to be replaced."""
         return {

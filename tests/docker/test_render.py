@@ -81,13 +81,13 @@ def test_compose_passes_the_published_schema(tmp_path, changes):
 def test_compose_of_the_trainer_with_gpus_is_hardened_and_uses_composes_own_words(tmp_path):
     found = compose_of(trained(tmp_path, roles=GPUS))
     jsonschema.validate(found, SCHEMA)
-    worker = found["services"]["drawn-worker-1"]
+    worker = found["services"]["worker-1"]
     assert worker["deploy"]["resources"]["reservations"]["devices"] == [
         {"driver": "nvidia", "device_ids": ["2", "3"], "capabilities": ["gpu"]}
     ]
     assert (worker["mem_limit"], worker["cpus"]) == (1 << 30, 1.5)
     assert worker["read_only"] and worker["cap_drop"] == ["ALL"]
-    assert "deploy" not in found["services"]["drawn-ps-0"]
+    assert "deploy" not in found["services"]["ps-0"]
     assert "configs" not in found
 
 
@@ -194,7 +194,8 @@ def test_rendering_is_stable(tmp_path):
 
 def test_a_rendered_script_runs_the_job_as_it_is(tmp_path, engine):
     script = tmp_path / "drawn.sh"
-    script.write_text(render_plan(plan_of(tmp_path, args=["", HOSTILE]), "docker"))
+    plan = plan_of(tmp_path, args=["", HOSTILE])
+    script.write_text(render_plan(plan, "docker"))
     try:
         done = subprocess.run(["sh", str(script)], capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -203,6 +204,31 @@ def test_a_rendered_script_runs_the_job_as_it_is(tmp_path, engine):
         assert logs.stdout == "hello\n"
     finally:
         subprocess.run(["sh", str(script), "down"], check=True)
-        engine.api.remove_volume("tfcluster-drawn-rendered")
+        engine.api.remove_volume(f"tfcluster-drawn-{plan.content_id}")
+    left = engine.api.containers(all=True, filters={"label": "io.tfcluster.job=drawn"})
+    assert left == []
+
+
+def compose(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    command = ["docker", "compose", "--file", str(folder / "compose.yaml"), *args]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_rendered_compose_file_runs_the_job_as_it_is(tmp_path, engine, code):
+    if compose(tmp_path, "version").returncode != 0:
+        pytest.skip("docker has no compose here; install its plugin to run this")
+    program = "import sys; print(sys.argv[1:], flush=True); sys.exit(int(sys.argv[1]))"
+    plan = plan_of(tmp_path, command=["python3", "-c", program, str(code), HOSTILE], restarts=0)
+    (tmp_path / "compose.yaml").write_text(render_plan(plan, "compose"))
+    try:
+        up = compose(tmp_path, "up", "--abort-on-container-failure")
+        assert (up.returncode == 0) == (code == 0), up.stdout + up.stderr
+        said = compose(tmp_path, "logs", "--no-log-prefix", "worker-1").stdout.splitlines()
+        assert said[0] == str([str(code), HOSTILE])
+        ended = json.loads(compose(tmp_path, "ps", "--all", "--format", "json", "ps-0").stdout)
+        assert ended["ExitCode"] == (0 if code == 0 else 120)
+    finally:
+        compose(tmp_path, "down", "--volumes")
     left = engine.api.containers(all=True, filters={"label": "io.tfcluster.job=drawn"})
     assert left == []

@@ -27,7 +27,6 @@ from tfcluster.errors import UsageError
 from tfcluster.plan import Plan
 from tfcluster.render import environment
 
-RUN = "rendered"
 INCLUDED = "/opt/tfcluster/launcher.py"  # where the trainer's image has the launcher
 UNPACK = (
     "umask 022 && python3 -c 'import base64, sys, zlib; sys.stdout.buffer.write("
@@ -37,7 +36,9 @@ UNPACK = (
 
 def rendered_containers(plan: Plan, host: str) -> list[Container]:
     """The containers of one host, without a keeper that listens to their launchers."""
-    return [container_of(plan, RUN, task, report=False) for task in tasks_on(plan, host)]
+    return [
+        container_of(plan, plan.content_id, task, report=False) for task in tasks_on(plan, host)
+    ]
 
 
 def is_bundled(plan: Plan) -> bool:
@@ -46,7 +47,7 @@ def is_bundled(plan: Plan) -> bool:
 
 def rendered_launch(plan: Plan) -> dict[str, Any]:
     """The launch plan; variables from files come by the engine's own --env-file."""
-    launch = container_launch(plan, RUN)
+    launch = container_launch(plan, plan.content_id)
     for role in launch["roles"].values():
         role["env_files"] = []
     return launch
@@ -88,7 +89,7 @@ def script_name(plan: Plan, host: str) -> str:
 def script(plan: Plan, host: str, hosts: list[str], legacy: bool) -> str:
     containers = rendered_containers(plan, host)
     mounts = [(mount, c.image) for c in containers for mount in c.mounts]
-    own = launch_volume(plan.job, RUN)
+    own = launch_volume(plan.job, plan.content_id)
     volumes = {m.source: image for m, image in mounts if m.kind == "volume" and m.source != own}
     bundled = is_bundled(plan)
     template = environment().get_template("docker/run.sh.j2")

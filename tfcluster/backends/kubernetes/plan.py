@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -43,7 +42,7 @@ def plan(spec: JobSpec, run: Run | None, base: Path) -> Plan:
         return plan_job(spec, site)
 
     made = planned(spec.logdir or OUTPUT)
-    run_id = run.id if run else content_id(made)
+    run_id = run.id if run else made.content_id
     if spec.kubernetes.storage and spec.logdir is None:
         # The claim outlives the run, so every run has a folder of its own there.
         made = planned(f"{OUTPUT}/{run_id}")
@@ -59,12 +58,6 @@ def plan(spec: JobSpec, run: Run | None, base: Path) -> Plan:
         "ttl": spec.kubernetes.ttl,
     }
     return replace(made, site=settings)
-
-
-def content_id(plan: Plan) -> str:
-    """Stands for a run's id in what is rendered without one: the same spec, the same text."""
-    digests = "".join(role.digest for role in plan.roles)
-    return hashlib.sha256(digests.encode()).hexdigest()[:6]
 
 
 def storage(spec: JobSpec) -> dict[str, Any] | None:
