@@ -70,3 +70,18 @@ def test_buildx_gets_tags_arguments_and_labels():
 def test_push_needs_a_name():
     with pytest.raises(TfclusterError, match="push where"):
         build.command(push=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "hint"),
+    [
+        ("localhost:5000/me/it", "no basic auth credentials", "docker login localhost:5000"),
+        ("me/it", "denied: requested access to the resource is denied", "docker login"),
+        ("example.com/it", "dial tcp: connection refused", "can the engine reach example.com?"),
+        ("me/it", "dial tcp: i/o timeout", "can the engine reach the registry?"),
+    ],
+)
+def test_a_failed_push_is_explained_by_what_docker_says(name, said, hint):
+    error = build.push_failed(name, said)
+    assert list(error.evidence) == [f"  Docker says: {said}"]
+    assert error.hint is not None and error.hint.endswith(hint)

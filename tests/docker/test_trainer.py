@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 
-from tests.launchers import until
+from tests.launchers import free_port, until
 from tests.runs.cli import ROOT, Cli
 
 EXAMPLE = str(ROOT / "examples" / "mnist.yaml")
@@ -148,6 +148,17 @@ def test_build_has_a_dry_run_and_is_quick_the_second_time(tfcluster, image):
     assert "TENSORFLOW=tensorflow[and-cuda]" in dry.stdout and "push example.com/it:1" in dry.stdout
     again = tfcluster("build")
     assert again.stdout.strip() == image and "there already" in again.stderr
+
+
+def test_a_push_to_nowhere_says_what_docker_said(tfcluster, engine):
+    name = f"localhost:{free_port()}/me/it:1"
+    try:
+        pushed = tfcluster("build", "--tag", name, "--push")
+    finally:
+        engine.api.remove_image(name)
+    assert pushed.returncode == 1
+    assert f"error: {name} cannot be pushed\n  Docker says: " in pushed.stderr
+    assert "connection refused" in pushed.stderr
 
 
 def test_up_builds_the_image_if_it_is_missing_and_says_so(tfcluster, engine, image):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -17,6 +18,8 @@ from tfcluster.quantities import format_bytes
 
 if TYPE_CHECKING:
     from tfcluster.backends.docker.engines import Engine
+
+ARRIVED = ("Pushed", "Layer already exists", "Mounted from")
 
 
 def command(
@@ -101,15 +104,28 @@ def push_image(engine: Engine, name: str) -> None:
     from tfcluster.backends.docker.engines import translated
 
     console.say(f"Pushing {name}")
+    layers: dict[str, bool] = {}
     with translated(engine, "pushing"):
         for answer in engine.api.push(name, stream=True, decode=True):
             if "error" in answer:
-                raise TfclusterError(
-                    f"{name} cannot be pushed",
-                    evidence=[f"  Docker says: {answer['error']}"],
-                    hint="log in first: docker login",
-                )
+                raise push_failed(name, answer["error"])
+            layer, there = answer.get("id"), str(answer.get("status")).startswith(ARRIVED)
+            if there and not layers.get(layer):
+                console.say(f"  {sum(layers.values()) + 1} of {len(layers)} layers are there")
+            if layer:
+                layers[layer] = there
     console.success(f"Pushed {name}")
+
+
+def push_failed(name: str, said: str) -> TfclusterError:
+    refused = re.search(r"denied|unauthorized|authentication|credentials", said)
+    where = name.split("/")[0]
+    registry = where if set(where) & set(".:") or where == "localhost" else ""  # else Docker's own
+    log_in = f"log in first: docker login {registry}".rstrip()
+    hint = log_in if refused else f"can the engine reach {registry or 'the registry'}?"
+    return TfclusterError(
+        f"{name} cannot be pushed", evidence=[f"  Docker says: {said}"], hint=hint
+    )
 
 
 def kind_command(image: str, cluster: str) -> list[str]:
