@@ -43,7 +43,7 @@ def render_jobset(plan: Plan) -> str:
             {
                 "role": role,
                 "labels": labels(plan, role.role),
-                "pod": render_pod(plan, role, values, config=config, host=host),
+                "pod": render_pod(plan, role, values, config=config, host=host, report=False),
                 **job_rules(plan, role),
             }
         )
@@ -88,6 +88,7 @@ def render_tfjob(plan: Plan) -> str:
             container="tensorflow",
             subdomain=False,
             counts=False,
+            report=False,
             port_name="tfjob-port",
             index_from=INDEX_LABEL,
         )
@@ -109,8 +110,8 @@ def tfjob_hosts(plan: Plan, role: str) -> str:
 
 
 def run_policy(plan: Plan) -> dict[str, Any]:
+    # No backoffLimit: when it is reached the operator deletes every pod, and the logs with them.
     policy: dict[str, Any] = {"cleanPodPolicy": "None"}
-    policy["backoffLimit"] = sum(role.restarts * role.replicas for role in plan.roles)
     if plan.deadline:
         policy["activeDeadlineSeconds"] = math.ceil(plan.deadline + DEADLINE_SLACK)
     if plan.site["ttl"]:

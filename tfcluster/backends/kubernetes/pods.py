@@ -29,6 +29,7 @@ def pod_view(plan: Plan, role: RolePlan, config: str) -> dict[str, Any]:
         "image": container["image"],
         "pull": container["pull"],
         "counts": True,
+        "report": True,
         "index_from": None,
         "port_name": "tensorflow",
         "env_from": container["env_from"],
