@@ -36,6 +36,14 @@ class BenchmarkError(Exception):
     """A cluster did not do what it was started for."""
 
 
+class SideFailed(BenchmarkError):
+    """One side's processes ended or did not go on."""
+
+    def __init__(self, side: Side, text: str) -> None:
+        super().__init__(f"{side.name}: {text}")
+        self.side = side
+
+
 @dataclass(frozen=True)
 class Side:
     """One side of a comparison: what to run, on how many tasks of which role."""
@@ -121,9 +129,7 @@ class Running:
         while any(len(w.between(after, now())) < count for w in self.workers.values()):
             self._refuse_the_dead()
             if now() > deadline:
-                raise BenchmarkError(
-                    f"{self.side.name}: too few steps in {seconds:g} s{self._tail()}"
-                )
+                raise self._failed(f"too few steps in {seconds:g} s")
             time.sleep(0.02)
 
     def wait_for_end(self, task: str, seconds: float) -> None:
@@ -131,10 +137,9 @@ class Running:
         try:
             code = self.processes[task].wait(seconds)
         except psutil.TimeoutExpired:
-            message = f"{self.side.name}: {task} did not end within {seconds:g} s"
-            raise BenchmarkError(f"{message}{self._tail()}") from None
+            raise self._failed(f"{task} did not end within {seconds:g} s") from None
         if code:
-            raise BenchmarkError(f"{self.side.name}: {task} ended with {code}{self._tail()}")
+            raise self._failed(f"{task} ended with {code}")
 
     def slice(self, seconds: float) -> Slice:
         """Run for some seconds, at least until every worker has spoken thrice, and look."""
@@ -204,17 +209,16 @@ class Running:
     def _refuse_the_dead(self) -> None:
         for task, process in self.processes.items():
             if process.poll() is not None:
-                code = process.returncode
-                raise BenchmarkError(f"{self.side.name}: {task} ended with {code}{self._tail()}")
+                raise self._failed(f"{task} ended with {process.returncode}")
 
-    def _tail(self) -> str:
-        """The last lines of every task's stderr, for an error message."""
+    def _failed(self, text: str) -> SideFailed:
+        """With the last lines of every task's stderr."""
         said = []
         for file in sorted(self._folder.glob("*.err")):
             lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
             own = [line for line in lines if not NOTICE.search(line)]
             said += [f"\n  {file.stem}: {line}" for line in own[-3:]]
-        return "".join(said)
+        return SideFailed(self.side, text + "".join(said))
 
 
 def clean_environment() -> dict[str, str]:

@@ -15,12 +15,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from accuracy import time_to_accuracy
-from clusters import ROOT, BenchmarkError, Running, Side, clean_environment
+from clusters import ROOT, BenchmarkError, Running, Side, SideFailed, clean_environment
 from table import HEAD, Limit, Row
 
 CLUSTER = {"ps": 1, "worker": 2}
@@ -93,6 +93,7 @@ class Bench:
         self._folder = folder
         self._pairs = pairs
         self._seconds = seconds
+        self._other: Running | None = None
 
     def run(self, only: list[str], quick: bool) -> Iterator[Row]:
         """The rows of everything that is wanted, as they are measured."""
@@ -110,35 +111,44 @@ class Bench:
                     self.failed[name] = str(error)
 
     def _compare(self, wanted: list[Case]) -> Iterator[Row]:
-        other: Running | None = None  # stays, held, for as long as the next case wants it
         try:
             for case in wanted:
                 reason = why_not(case.ours)
                 if reason:
                     self.skipped[case.name] = reason
                     continue
-                if other and other.side != case.other:
-                    other.close()
-                    other = None
-                for last in (False, True):
-                    try:
-                        other = other or self._started(case.other)
-                        yield from self._take_turns(case, other)
-                        break
-                    except BenchmarkError as error:
-                        if other:
-                            other.close()
-                            other = None
-                        # The old style has been seen not to go on after it was held. That is no
-                        # result; a side of ours that stalls has failed.
-                        its_own = str(error).startswith(f"{case.other.name}: ")
-                        if last or not (case.other.old_style and its_own):
-                            self.failed[case.name] = str(error)
-                            break
-                        say(f"{str(error).splitlines()[0]}; {case.name} once more")
+                try:
+                    yield from self._compared(case)
+                except BenchmarkError as error:
+                    self.failed[case.name] = str(error)
         finally:
-            if other:
-                other.close()
+            self._drop_other()
+
+    def _compared(self, case: Case) -> list[Row]:
+        """The rows of one case.
+
+        The old style has been seen not to go on after it was held. That is no result, and it gets
+        a second chance; a side of ours that stalls has failed.
+        """
+        try:
+            return self._take_turns(case)
+        except SideFailed as error:
+            if not error.side.old_style:
+                raise
+            say(f"{str(error).splitlines()[0]}; {case.name} once more")
+        return self._take_turns(case)
+
+    def _other_side(self, side: Side) -> Running:
+        """The side to compare with; stays, held, for as long as the next case wants it."""
+        if self._other is None or self._other.side != side:
+            self._drop_other()
+            self._other = self._started(side)
+        return self._other
+
+    def _drop_other(self) -> None:
+        if self._other is not None:
+            self._other.close()
+            self._other = None
 
     def _started(self, side: Side) -> Running:
         """A side that has made its first steps, and is held."""
@@ -150,20 +160,25 @@ class Bench:
             stack.pop_all()  # it lives on; the caller closes it
         return running
 
-    def _take_turns(self, case: Case, other: Running) -> Iterator[Row]:
-        ours = self._started(case.ours)
+    def _take_turns(self, case: Case) -> list[Row]:
         try:
-            for each in (other, ours):
-                each.slice(min(1.0, self._seconds))  # warm-up, not counted
-            say(f"measuring {case.name} against {case.other.name}")
-            turns = [(ours.slice(self._seconds), other.slice(self._seconds)) for _ in self._turns]
-        finally:
-            ours.close()
+            other = self._other_side(case.other)
+            with closing(self._started(case.ours)) as ours:
+                for each in (other, ours):
+                    each.slice(min(1.0, self._seconds))  # warm-up, not counted
+                say(f"measuring {case.name} against {case.other.name}")
+                length = self._seconds
+                turns = [(ours.slice(length), other.slice(length)) for _ in self._turns]
+        except BenchmarkError:
+            self._drop_other()
+            raise
         limits = {limit.measure: limit for limit in case.limits}
+        rows = []
         for measure, name in ((RATE, "steps_per_second"), (CPU, "cpu_per_step")):
             limit = limits.get(measure, Limit(measure))
             columns = [[getattr(turn[i], name) for turn in turns] for i in (0, 1)]
-            yield Row(case.name, case.other.name, limit, *columns)
+            rows.append(Row(case.name, case.other.name, limit, *columns))
+        return rows
 
     def _start(self) -> Iterator[Row]:
         """Process start to first update; the first pair fills the caches and does not count."""

@@ -156,7 +156,7 @@ def build_with_buildx(reference: str, *, gpu: bool, tags: Sequence[str], say: Sa
     for raw in process.stdout:
         line = raw.decode("utf-8", "replace").rstrip()
         # buildx names a step again whenever its output comes after that of another.
-        if line not in said and line.startswith("#") and (" [" in line or SIZES in line):
+        if line.startswith("#") and (" [" in line or SIZES in line) and line not in said:
             say(line)
         said.append(line)
     if process.wait() != 0:

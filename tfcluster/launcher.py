@@ -504,7 +504,7 @@ class Launcher:
             self.tell_peers({"tell": "finished", "finals": self.finals})
 
     def tell_peers(self, message: Dict[str, Any]) -> None:
-        """Reach every peer that has not ended.
+        """Reach every peer that may still wait for word from us.
 
         Those who decide about the job try again for a while: a peer that is being replaced just now
         would otherwise never learn that the job is over. A peer that has ended is told once: it may
@@ -918,6 +918,9 @@ def prepare_child(cpus: Optional[List[int]]) -> Any:
             os.sched_setaffinity(0, cpus)
 
     return in_child
+
+
+# -- The command line --------------------------------------------------------------------------
 
 
 def count(text: str) -> int:

@@ -32,6 +32,9 @@ STRATEGY_NEEDS: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
+# -- The plan ----------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Resources:
     """What a task may use; None means no limit."""
@@ -205,6 +208,9 @@ def role_from_dict(data: Mapping[str, Any]) -> RolePlan:
     fields["resources"] = Resources(**data["resources"])
     fields["cpus"] = {key: tuple(value) for key, value in data["cpus"].items()}
     return RolePlan(**fields)
+
+
+# -- What a task is started with ---------------------------------------------------------------
 
 
 def launch_role(role: RolePlan) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+from types import SimpleNamespace
 
 import pytest
 
@@ -85,3 +86,22 @@ def test_a_failed_push_is_explained_by_what_docker_says(name, said, hint):
     error = build.push_failed(name, said)
     assert list(error.evidence) == [f"  Docker says: {said}"]
     assert error.hint is not None and error.hint.endswith(hint)
+
+
+def test_a_push_counts_the_layers_that_have_arrived(capsys):
+    """What an engine said of a push, shortened; there is no registry to push to in these tests."""
+    said = [
+        {"status": "The push refers to repository [example.com/it]"},
+        {"status": "Preparing", "id": "a"},
+        {"status": "Preparing", "id": "b"},
+        {"status": "Layer already exists", "id": "c"},
+        {"status": "Pushing", "id": "a", "progressDetail": {"current": 1}},
+        {"status": "Mounted from me/it", "id": "b"},
+        {"status": "Pushed", "id": "a"},
+        {"status": "Pushed", "id": "a"},
+        {"status": "1: digest: sha256:0 size: 1"},
+    ]
+    engine = SimpleNamespace(api=SimpleNamespace(push=lambda name, **_: iter(said)))
+    build.push_image(engine, "example.com/it:1")
+    lines = [line.strip() for line in capsys.readouterr().err.splitlines()]
+    assert lines[1:-1] == [f"{count} of 3 layers are there" for count in (1, 2, 3)]

@@ -76,6 +76,30 @@ def test_every_comparison_is_one_that_the_trainer_can_run(load: Load) -> None:
     assert {side.name: bench.why_not(side) for side in sides if bench.why_not(side)} == {}
 
 
+@pytest.mark.parametrize("stalls", ["ours", "other"])
+def test_only_the_old_style_gets_a_second_chance(
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stalls: str
+) -> None:
+    bench, clusters = load("trainer"), load("clusters")
+    case = bench.cases()[0]
+    stalled = getattr(case, stalls)
+    tried = []
+
+    def take_turns(self: Any, given: Any) -> list[str]:
+        tried.append(given)
+        if len(tried) == 1:
+            raise clusters.SideFailed(stalled, "too few steps")
+        return ["a row"]
+
+    monkeypatch.setattr(bench.Bench, "_take_turns", take_turns)
+    made = bench.Bench(tmp_path, 1, 0.1)
+    rows = list(made._compare([case]))
+    if stalled.old_style:
+        assert (rows, tried, made.failed) == (["a row"], [case, case], {})
+    else:
+        assert (rows, tried, list(made.failed)) == ([], [case], [case.name])
+
+
 def test_learning_rates_are_chosen_on_images_that_nobody_trains_on(
     load: Load, tmp_path: Path
 ) -> None:

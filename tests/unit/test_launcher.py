@@ -150,17 +150,14 @@ def test_a_peer_that_ended_but_got_no_answer_is_told_again(world):
     assert told["tell"] == "failed"
 
 
-def in_this_process(tmp_path, task="worker-0"):
-    path = tmp_path / "launch.json"
-    plan = {**plan_of(worker=2), "start_timeout": 20}
-    path.write_text(json.dumps(plan))
-    options = launcher.parse_arguments(["--plan", str(path), "--task", task])
-    return launcher.Launcher(plan, task, options)
+def in_this_process():
+    options = launcher.parse_arguments(["--plan", "not read here", "--task", "worker-0"])
+    return launcher.Launcher({**plan_of(worker=2), "start_timeout": 20}, "worker-0", options)
 
 
-def test_what_a_peer_answers_counts_also_if_we_ended_meanwhile(tmp_path, monkeypatch):
+def test_what_a_peer_answers_counts_also_if_we_ended_meanwhile(monkeypatch):
     """The peer has seen that its answer arrived, and may be gone."""
-    task = in_this_process(tmp_path)
+    task = in_this_process()
 
     def ask(address, message):
         task.ended = time.time()
@@ -171,8 +168,8 @@ def test_what_a_peer_answers_counts_also_if_we_ended_meanwhile(tmp_path, monkeyp
     assert "worker-1" in task.finals
 
 
-def test_nobody_lingers_for_a_peer_that_has_ended(tmp_path, monkeypatch):
-    task = in_this_process(tmp_path)
+def test_nobody_lingers_for_a_peer_that_has_ended(monkeypatch):
+    task = in_this_process()
     task.learn({"finals": {"worker-1": {"exitCode": 0, "time": 1.0}}})
     asked = []
 

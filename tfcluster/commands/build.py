@@ -109,11 +109,11 @@ def push_image(engine: Engine, name: str) -> None:
         for answer in engine.api.push(name, stream=True, decode=True):
             if "error" in answer:
                 raise push_failed(name, answer["error"])
-            layer, there = answer.get("id"), str(answer.get("status")).startswith(ARRIVED)
-            if there and not layers.get(layer):
-                console.say(f"  {sum(layers.values()) + 1} of {len(layers)} layers are there")
-            if layer:
-                layers[layer] = there
+            if layer := answer.get("id"):
+                before = sum(layers.values())
+                layers[layer] = str(answer.get("status")).startswith(ARRIVED)
+                if sum(layers.values()) > before:
+                    console.say(f"  {before + 1} of {len(layers)} layers are there")
     console.success(f"Pushed {name}")
 
 
