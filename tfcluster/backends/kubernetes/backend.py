@@ -16,7 +16,7 @@ from tfcluster.backends import Backend
 from tfcluster.backends.keeping import sole_reader, stale, start_keeper, stop_keeper, watched
 from tfcluster.backends.kubernetes.run import (
     documents,
-    obstacle,
+    obstacle_of,
     plan_of,
     selector_of,
 )
@@ -121,13 +121,15 @@ class KubernetesBackend(Backend):
     def _retire(self, cluster: Cluster, run: Run, plan: Plan, changes: Sequence[Change]) -> None:
         """End the Jobs of changed roles, their logs kept by the keeper that still watches."""
         from tfcluster.backends.kubernetes.apply import remove_jobs
+        from tfcluster.backends.kubernetes.kueue import group_of
 
         gone = [change.task for change in changes if change.action in ("replace", "remove")]
         roles = sorted({task.rpartition("-")[0] for task in gone})
         names = [f"{plan.job}-{role}" for role in roles]
         if names:
             (run.path / "ending").touch()
-            remove_jobs(cluster, selector_of(run), names, grace=plan.stop_grace)
+            group = group_of(plan) if len(roles) == len(plan.roles) else None
+            remove_jobs(cluster, selector_of(run), names, grace=plan.stop_grace, group=group)
             time.sleep(0.5)
         stop_keeper(run)
         (run.path / "ending").unlink(missing_ok=True)
@@ -182,17 +184,9 @@ class KubernetesBackend(Backend):
         plan = plan_of(run)
         if plan is None or run.final_status() is not None:
             return None
-        now = time.time()
-        late = now - run.record.get("applied", now) > plan.start_timeout
-        for task, record in read_records(run, plan).items():
-            problem = record.get("problem")
-            if record.get("state") != "pending" or not problem:
-                continue
-            limit = problem["fatal_after"]
-            fatal = limit is not None and now - problem["since"] >= limit
-            if problem["kind"] != "suspended" and (fatal or late):
-                return obstacle(run, plan, task, problem, fatal)
-        return None
+        records = read_records(run, plan)
+        found = (obstacle_of(run, plan, task, record) for task, record in records.items())
+        return next((error for error in found if error is not None), None)
 
     # -- logs, exec, restart
 
@@ -246,15 +240,12 @@ class KubernetesBackend(Backend):
 
     def suspend(self, run: Run, wanted: bool) -> None:
         """Stop the job's pods and free their nodes, or start them again."""
+        from tfcluster.backends.kubernetes.apply import suspend_job
+
         cluster = self._cluster_of(run)
         jobs, _ = cluster.listed(cluster.path("Job", api="batch/v1"), selector_of(run))
         for job in jobs:
-            cluster.json(
-                "PATCH",
-                cluster.path("Job", job["metadata"]["name"], api="batch/v1"),
-                body={"spec": {"suspend": wanted}},
-                content="application/merge-patch+json",
-            )
+            suspend_job(cluster, job["metadata"]["name"], wanted)
         run.note("suspended" if wanted else "resumed", "")
 
     # -- delete
@@ -267,6 +258,7 @@ class KubernetesBackend(Backend):
         self, run: Run, *, grace: float, keep_going: Callable[[], bool] = lambda: True
     ) -> None:
         from tfcluster.backends.kubernetes.apply import remove, remove_jobs
+        from tfcluster.backends.kubernetes.kueue import group_of
 
         if run.record.get("cleaned"):
             return
@@ -289,11 +281,18 @@ class KubernetesBackend(Backend):
             (run.path / "ending").touch()
             with contextlib.suppress(TfclusterError):
                 self._ensure_keeper(run)
-            remove_jobs(cluster, selector, names, grace=grace, keep_going=keep_going)
+            remove_jobs(
+                cluster,
+                selector,
+                names,
+                grace=grace,
+                keep_going=keep_going,
+                group=group_of(plan),
+            )
             self._await_keeper(run)
             settle_stopped(run, run_status(run, plan))
         else:
-            remove_jobs(cluster, selector, names, grace=1.0)
+            remove_jobs(cluster, selector, names, grace=1.0, group=group_of(plan))
         remove(cluster, selector, plan.site["gang"])
         run.update(cleaned=True)
 

@@ -11,7 +11,7 @@ import re
 import threading
 import zlib
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -20,9 +20,12 @@ from tfcluster import launcher
 from tfcluster.archive import Run
 from tfcluster.backends.keeping import next_attempt
 from tfcluster.backends.kubernetes.api import ApiError, Cluster, Unreachable
+from tfcluster.backends.kubernetes.state import has_started
+from tfcluster.backends.kubernetes.view import View
 from tfcluster.backends.records import TaskRecord
 from tfcluster.events import ENDED
 
+MOST_STREAMS = 100  # tasks beyond that are read when they have ended
 OVERLAP = timedelta(seconds=2)
 TAIL = 1 << 22  # bytes of a log file in which the overlap surely lies
 READ_TIMEOUT = 60.0
@@ -226,3 +229,47 @@ class Follower(threading.Thread):
         except ApiError as error:
             # 400: the container is not there yet; 404: the pod is there no more.
             self.drained = error.status == 404 or (over and error.status == 400)
+
+
+class Streams:
+    """The logs of a run's pods, each read once; of those that run, so many at a time."""
+
+    def __init__(self, cluster: Cluster, view: View, readers: Mapping[str, PodReader]):
+        self.cluster, self.view, self.readers = cluster, view, readers
+        self.followers: dict[str, Follower] = {}  # by uid of the pod
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self.followers
+
+    def read(self, task: str) -> bool:
+        """Read the logs of the task's pods, one after the other; whether all are read."""
+        reader = self.readers[task]
+        read = reader.record.get("read", [])
+        for pod in self.view.pods_of(task):
+            uid = pod["metadata"]["uid"]
+            if uid in read or not has_started(pod):
+                continue
+            if uid not in self.followers:
+                if self.is_busy() and not self.view.has_ended(pod):
+                    return False
+                self.followers[uid] = self.follow(task, pod)
+            if not self.followers[uid].drained:
+                return False
+            reader.update(read=[*read, uid])
+            read = reader.record["read"]
+        return True
+
+    def is_busy(self) -> bool:
+        return sum(not follower.drained for follower in self.followers.values()) >= MOST_STREAMS
+
+    def follow(self, task: str, pod: Mapping[str, Any]) -> Follower:
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        follower = Follower(
+            self.cluster,
+            self.readers[task],
+            name,
+            uid,
+            ended=lambda: self.view.ended_now(task, uid),
+        )
+        follower.start()
+        return follower

@@ -92,6 +92,8 @@ def container(spec: JobSpec, name: str) -> dict[str, Any]:
         "priority_class": cluster.priority_class,
         "service_account": cluster.service_account,
         "pod_template": cluster.pod_template,
+        # On the pods, so another queue means other pods.
+        **({"queue": cluster.queue} if cluster.queue else {}),
     }
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tfcluster import launcher
 from tfcluster.backends.kubernetes import yaml_text
 from tfcluster.backends.kubernetes.gang import gang_of, named
+from tfcluster.backends.kubernetes.kueue import queue_annotations, queue_labels, queue_settings
 from tfcluster.backends.kubernetes.pods import pod_view, volumes_of
 from tfcluster.plan import Plan, RolePlan, launch_role
 from tfcluster.render import environment
@@ -123,7 +124,8 @@ def render_role(plan: Plan, role: RolePlan, values: Mapping[str, Any]) -> str:
         role=role,
         job_head=job_head(plan, role, values),
         config_map=config_map,
-        pod=render_pod(plan, role, values, config=config),
+        pod=render_pod(plan, role, values, config=config, queued=True),
+        queued=bool(plan.site["queue"]),
         **job_rules(plan, role),
         **values,
     )
@@ -154,19 +156,30 @@ def render_config(
 
 def job_head(plan: Plan, role: RolePlan, values: Mapping[str, Any]) -> dict[str, Any]:
     head = values["head"](f"{plan.job}-{role.role}", role.role)
-    if plan.site["queue"]:
-        head["labels"]["kueue.x-k8s.io/queue-name"] = plan.site["queue"]
     return {**head, "annotations": {f"{LABEL}/digest": role.digest}}
 
 
 def render_pod(
-    plan: Plan, role: RolePlan, values: Mapping[str, Any], *, config: str, **changes: Any
+    plan: Plan,
+    role: RolePlan,
+    values: Mapping[str, Any],
+    *,
+    config: str,
+    queued: bool = False,
+    **changes: Any,
 ) -> str:
-    """The pod template of a role, with the person's own laid over it."""
+    """The pod template of a role, with the person's own laid over it.
+
+    `queued`: the pods themselves wait in the job's queue, if it has one.
+    """
     own = {**labels(plan, role.role), **selector(plan)}
     gang = gang_of(plan.site["gang"])
     own |= named(gang.labels, plan.job) if gang else {}
+    own |= queue_labels(plan) if queued else {}
     view = {**pod_view(plan, role, config), "labels": dict(sorted(own.items())), **changes}
+    if queued:
+        view["annotations"] = {**view["annotations"], **queue_annotations(plan)}
+        view["settings"] = {**view["settings"], **queue_settings(plan)}
     text = template("kubernetes/pod.yaml.j2").render(role=role, pod=view, **values)
     overlay = role.container["pod_template"]
     return laid_over(text, renamed(overlay, view["container"])) if overlay else text
