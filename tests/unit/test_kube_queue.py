@@ -201,8 +201,8 @@ def test_the_keeper_notes_when_a_task_was_admitted(keeper):
 
 
 def test_a_failed_job_is_over_though_tasks_of_it_were_never_admitted(api, keeper):
-    for task in ("worker-0", "worker-1"):
-        keeper.waits(keeper.readers[task], kueue.queued_problem("lab", SHORT, None), None)
+    for reader in keeper.readers.values():
+        keeper.waits(reader, kueue.queued_problem("lab", SHORT, None), None)
     keeper.end_what_waits()
     assert keeper.open == ["ps-0", "worker-0", "worker-1"]
     keeper.readers["ps-0"].update(state="running", problem=None)
