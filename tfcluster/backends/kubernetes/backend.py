@@ -20,6 +20,7 @@ from tfcluster.backends.kubernetes.run import (
     plan_of,
     selector_of,
 )
+from tfcluster.backends.kubernetes.site import site_of
 from tfcluster.backends.logfiles import read_logs
 from tfcluster.backends.records import read_records, refuse_ended, run_status, settle_stopped
 from tfcluster.errors import MissingError, TfclusterError
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 KEEPER = "tfcluster.backends.kubernetes.keeper"
 KEEPER_PAUSE = 30.0
-POD_PATIENCE = 20.0  # how long `exec` waits for a pod that is just starting
 LAST_LINES = 10.0  # how long `down` waits for the keeper to have read everything
 
 
@@ -84,7 +84,8 @@ class KubernetesBackend(Backend):
         from tfcluster.backends.kubernetes import apply
         from tfcluster.backends.kubernetes.render import render_kubernetes
 
-        cluster = self._cluster(plan.site["context"], plan.site["namespace"])
+        site = site_of(plan)
+        cluster = self._cluster(site.context, site.namespace)
         run.update(context=cluster.context, namespace=cluster.namespace)
         text = render_kubernetes(plan)
         (run.path / "manifests.yaml").write_text(text, encoding="utf-8")
@@ -94,13 +95,13 @@ class KubernetesBackend(Backend):
         try:
             if fresh:
                 known = {old.id for old in runs_of(run.job)}
-                apply.make_room(cluster, run, known, plan.site["gang"])
+                apply.make_room(cluster, run, known, site.gang)
                 apply.ensure_free(cluster, docs, run)
             if not kept:
                 self._retire(cluster, run, plan, changes)
             apply.apply_all(cluster, docs)
             wanted = [cluster.path_of(doc) for doc in docs]
-            apply.remove(cluster, selector_of(run), plan.site["gang"], wanted)
+            apply.remove(cluster, selector_of(run), site.gang, wanted)
         except BaseException as error:
             self._undo(cluster, run, error, fresh)
             raise
@@ -112,11 +113,14 @@ class KubernetesBackend(Backend):
         from tfcluster.backends.kubernetes import review
         from tfcluster.backends.kubernetes.render import render_kubernetes
 
-        site = run.record if run else plan.site
-        cluster = self._cluster(site.get("context"), site.get("namespace"))
+        site = site_of(plan)
+        if run is not None:
+            cluster = self._cluster_of(run)
+        else:
+            cluster = self._cluster(site.context, site.namespace)
         docs = documents(render_kubernetes(plan))
         selector = selector_of(run) if run else None
-        return review.review(cluster, docs, selector, plan.site["gang"])
+        return review.review(cluster, docs, selector, site.gang)
 
     def _retire(self, cluster: Cluster, run: Run, plan: Plan, changes: Sequence[Change]) -> None:
         """End the Jobs of changed roles, their logs kept by the keeper that still watches."""
@@ -144,7 +148,7 @@ class KubernetesBackend(Backend):
             return
         plan = plan_of(run)
         with contextlib.suppress(TfclusterError):
-            remove(cluster, selector_of(run), plan.site["gang"] if plan else None)
+            remove(cluster, selector_of(run), site_of(plan).gang if plan else None)
         reason = getattr(error, "message", type(error).__name__)
         run.note("failed", f"could not be started: {reason}")
         run.settle(JobStatus(run.job, run.id, "kubernetes", "failed", ended=time.time()))
@@ -195,35 +199,20 @@ class KubernetesBackend(Backend):
         return read_logs(run.logs, query, lambda: self.observe(run).over)
 
     def exec(self, run: Run, task: str, argv: Sequence[str]) -> int:
-        from tfcluster.backends.kubernetes.exec import run_inside
+        from tfcluster.backends.kubernetes.exec import run_inside, running_pod
 
-        cluster, pod = self._running_pod(run, task)
+        cluster = self._cluster_of(run)
+        pod = running_pod(cluster, selector_of(run), task)
         return run_inside(cluster, pod, task.rpartition("-")[0], argv)
 
     def restart(self, run: Run, tasks: Sequence[str]) -> None:
-        from tfcluster.backends.kubernetes.exec import tell
+        from tfcluster.backends.kubernetes.exec import running_pod, tell
 
         refuse_ended(self.observe(run), tasks)
-        for task in tasks:
-            cluster, pod = self._running_pod(run, task)
-            tell(cluster, pod, task.rpartition("-")[0], {"tell": "restart"})
-
-    def _running_pod(self, run: Run, task: str) -> tuple[Cluster, str]:
-        """The pod that a task runs in; one that is just starting is waited for."""
-        from tfcluster.backends.kubernetes.apply import pods_of
-        from tfcluster.backends.kubernetes.state import task_of, terminated
-
         cluster = self._cluster_of(run)
-        chosen = f"{selector_of(run)},tfcluster.io/role={task.rpartition('-')[0]}"
-        deadline = time.monotonic() + POD_PATIENCE
-        while True:
-            pods = [pod for pod in pods_of(cluster, chosen) if task_of(pod) == task]
-            for pod in pods:
-                if pod["status"].get("phase") == "Running" and terminated(pod) is None:
-                    return cluster, pod["metadata"]["name"]
-            if time.monotonic() > deadline:
-                raise MissingError(f"{task} has no running pod", hint="see: tfcluster status")
-            time.sleep(0.3)
+        for task in tasks:
+            pod = running_pod(cluster, selector_of(run), task)
+            tell(cluster, pod, task.rpartition("-")[0], {"tell": "restart"})
 
     def tensorboard(
         self, run: Run, port: int, announce: Callable[[], None], say: Callable[[str], None]
@@ -236,7 +225,7 @@ class KubernetesBackend(Backend):
     def shows_board(self, run: Run) -> bool:
         """Pods take with them what they wrote, unless a TensorBoard runs beside them."""
         plan = plan_of(run)
-        return plan is not None and bool(plan.site["tensorboard"])
+        return plan is not None and site_of(plan).tensorboard
 
     def suspend(self, run: Run, wanted: bool) -> None:
         """Stop the job's pods and free their nodes, or start them again."""
@@ -293,17 +282,17 @@ class KubernetesBackend(Backend):
             settle_stopped(run, run_status(run, plan))
         else:
             remove_jobs(cluster, selector, names, grace=1.0, group=group_of(plan))
-        remove(cluster, selector, plan.site["gang"])
+        remove(cluster, selector, site_of(plan).gang)
         run.update(cleaned=True)
 
     def output_volumes(self, run: Run) -> list[str]:
         plan = plan_of(run)
-        storage = plan.site["storage"] if plan else None
+        storage = site_of(plan).storage if plan else None
         if storage is None or not run.record.get("context"):
             return []
         cluster = self._cluster_of(run)
-        found = cluster.get(cluster.path("PersistentVolumeClaim", storage["claim"]))
-        return [storage["claim"]] if found else []
+        found = cluster.get(cluster.path("PersistentVolumeClaim", storage.claim))
+        return [storage.claim] if found else []
 
     def remove_output(self, run: Run) -> list[str]:
         claims = self.output_volumes(run)

@@ -52,8 +52,7 @@ class Keeper:
         self.ended_since: dict[str, float] = {}
         self.doubts = dict.fromkeys(plan.task_names, "")  # about the nodes of running tasks
         self.briefed: set[str] = set()  # pods that know which tasks have succeeded
-        group = kueue.group_of(plan)
-        self.queue = kueue.Queue(cluster, plan.site["queue"], group) if group else None
+        self.queue = kueue.queue_of(plan, cluster)
 
     @property
     def open(self) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from tfcluster.backends.kubernetes.api import ApiError, Cluster
+from tfcluster.backends.kubernetes.site import site_of
 from tfcluster.backends.kubernetes.state import Problem, condition
 from tfcluster.errors import TfclusterError
 from tfcluster.plan import Plan
@@ -35,17 +36,18 @@ Object = Mapping[str, Any]
 
 def group_of(plan: Plan) -> str | None:
     """The name of the run's group; None without a queue. Two runs never share one."""
-    if not plan.site["queue"]:
+    site = site_of(plan)
+    if not site.queue:
         return None
-    run = plan.site["run"]
+    run = site.run
     return f"{plan.job[: LONGEST_LABEL - len(run) - 1].rstrip('-')}-{run}"
 
 
 def queue_labels(plan: Plan) -> dict[str, str]:
-    group = group_of(plan)
-    if group is None:
+    queue, group = site_of(plan).queue, group_of(plan)
+    if queue is None or group is None:
         return {}
-    return {QUEUE: plan.site["queue"], "kueue.x-k8s.io/pod-group-name": group}
+    return {QUEUE: queue, "kueue.x-k8s.io/pod-group-name": group}
 
 
 def queue_annotations(plan: Plan) -> dict[str, str]:
@@ -167,6 +169,12 @@ class Queue:
             return False
         self.workload = None
         return leave(self.cluster, self.group)
+
+
+def queue_of(plan: Plan, cluster: Cluster) -> Queue | None:
+    """The queue that the run waits in, if it has one."""
+    name, group = site_of(plan).queue, group_of(plan)
+    return Queue(cluster, name, group) if name and group else None
 
 
 def leave(cluster: Cluster, group: str | None) -> bool:

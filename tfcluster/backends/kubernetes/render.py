@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from tfcluster.backends.kubernetes import yaml_text
 from tfcluster.backends.kubernetes.gang import gang_of, named
 from tfcluster.backends.kubernetes.kueue import queue_annotations, queue_labels, queue_settings
 from tfcluster.backends.kubernetes.pods import pod_view, volumes_of
+from tfcluster.backends.kubernetes.site import container_of, site_of
 from tfcluster.plan import Plan, RolePlan, launch_role
 from tfcluster.render import environment
 
@@ -30,13 +32,13 @@ DEADLINE_SLACK = 60.0
 
 def render_kubernetes(plan: Plan) -> str:
     """The whole job as YAML documents, in the order in which they are best created."""
-    values = shared(plan)
+    values, site = shared(plan), site_of(plan)
     return template("kubernetes/job.yaml.j2").render(
         summary=summary(plan),
         commons=render_commons(values, service=True),
-        groups=[render_gang(plan, values)] if plan.site["gang"] else [],
+        groups=[render_gang(plan, values)] if site.gang else [],
         roles=[render_role(plan, role, values) for role in plan.roles],
-        tensorboard=[render_tensorboard(plan, values)] if plan.site["tensorboard"] else [],
+        tensorboard=[render_tensorboard(plan, values)] if site.tensorboard else [],
         **values,
     )
 
@@ -66,9 +68,10 @@ def template(name: str) -> jinja2.Template:
 
 def shared(plan: Plan) -> dict[str, Any]:
     """What every template may use."""
+    site = site_of(plan)
 
     def head(name: str, role: str | None = None) -> dict[str, Any]:
-        place = {"namespace": plan.site["namespace"]} if plan.site["namespace"] else {}
+        place = {"namespace": site.namespace} if site.namespace else {}
         return {"name": name, **place, "labels": labels(plan, role)}
 
     return {
@@ -76,30 +79,30 @@ def shared(plan: Plan) -> dict[str, Any]:
         "head": head,
         "labels": lambda role=None: labels(plan, role),
         "selector": selector(plan),
-        "ports": plan.site["ports"],
+        "ports": site.ports,
         "storage": storage_view(plan, head),
     }
 
 
 def storage_view(plan: Plan, head: Callable[[str], dict[str, Any]]) -> dict[str, Any] | None:
     """The job's own claim. Its labels name the job but no run."""
-    storage = plan.site["storage"]
+    storage = site_of(plan).storage
     if storage is None:
         return None
-    made = head(storage["claim"])
+    made = head(storage.claim)
     of_run = ("app.kubernetes.io/instance", f"{LABEL}/run")
     kept = {key: value for key, value in made["labels"].items() if key not in of_run}
-    return {**storage, "head": {**made, "labels": kept}}
+    return {**asdict(storage), "head": {**made, "labels": kept}}
 
 
 def labels(plan: Plan, role: str | None = None) -> dict[str, str]:
     """The recommended labels, and our own, by which everything of a run is found."""
     found = {
         "app.kubernetes.io/name": plan.job,
-        "app.kubernetes.io/instance": plan.site["run"],
+        "app.kubernetes.io/instance": site_of(plan).run,
         "app.kubernetes.io/managed-by": "tfcluster",
         f"{LABEL}/job": plan.job,
-        f"{LABEL}/run": plan.site["run"],
+        f"{LABEL}/run": site_of(plan).run,
     }
     if role is not None:
         found = {**found, "app.kubernetes.io/component": role, f"{LABEL}/role": role}
@@ -111,7 +114,7 @@ def selector(plan: Plan, part: str = "task") -> dict[str, str]:
     return {
         f"{LABEL}/job": plan.job,
         f"{LABEL}/part": part,
-        f"{LABEL}/run": plan.site["run"],
+        f"{LABEL}/run": site_of(plan).run,
     }
 
 
@@ -125,7 +128,7 @@ def render_role(plan: Plan, role: RolePlan, values: Mapping[str, Any]) -> str:
         job_head=job_head(plan, role, values),
         config_map=config_map,
         pod=render_pod(plan, role, values, config=config, queued=True),
-        queued=bool(plan.site["queue"]),
+        queued=bool(site_of(plan).queue),
         **job_rules(plan, role),
         **values,
     )
@@ -133,10 +136,11 @@ def render_role(plan: Plan, role: RolePlan, values: Mapping[str, Any]) -> str:
 
 def job_rules(plan: Plan, role: RolePlan) -> dict[str, Any]:
     """When a Job replaces pods, and when it has to have ended."""
+    ttl = site_of(plan).ttl
     allowed = KILLED if role.restart_on is None else (*role.restart_on, TOLD_TO_GO)
     return {
         "deadline": plan.deadline and math.ceil(plan.deadline + DEADLINE_SLACK),
-        "ttl": plan.site["ttl"] and math.ceil(plan.site["ttl"]),
+        "ttl": ttl and math.ceil(ttl),
         "replacements": role.restarts,
         "killed": [code for code in KILLED if code in allowed],
     }
@@ -173,7 +177,7 @@ def render_pod(
     `queued`: the pods themselves wait in the job's queue, if it has one.
     """
     own = {**labels(plan, role.role), **selector(plan)}
-    gang = gang_of(plan.site["gang"])
+    gang = gang_of(site_of(plan).gang)
     own |= named(gang.labels, plan.job) if gang else {}
     own |= queue_labels(plan) if queued else {}
     view = {**pod_view(plan, role, config), "labels": dict(sorted(own.items())), **changes}
@@ -181,7 +185,7 @@ def render_pod(
         view["annotations"] = {**view["annotations"], **queue_annotations(plan)}
         view["settings"] = {**view["settings"], **queue_settings(plan)}
     text = template("kubernetes/pod.yaml.j2").render(role=role, pod=view, **values)
-    overlay = role.container["pod_template"]
+    overlay = container_of(role).pod_template
     return laid_over(text, renamed(overlay, view["container"])) if overlay else text
 
 
@@ -229,12 +233,13 @@ def launch_json(plan: Plan, role: RolePlan, hosts: Hosts) -> str:
 
     So it changes only when the role itself changes, and stays small whatever the number of tasks.
     """
-    launch = plan.launch(plan.site["run"])
+    site = site_of(plan)
+    launch = plan.launch(site.run)
     launch["roles"] = {
         other.role: {
             **(own_entry(other) if other.role == role.role else {"replicas": other.replicas}),
-            "addresses": f"{hosts(plan, other.role)}:{plan.site['ports']['tensorflow']}",
-            "control": f"{hosts(plan, other.role)}:{plan.site['ports']['control']}",
+            "addresses": f"{hosts(plan, other.role)}:{site.ports.tensorflow}",
+            "control": f"{hosts(plan, other.role)}:{site.ports.control}",
         }
         for other in plan.roles
     }
@@ -252,7 +257,7 @@ def spread_out(value: Any, depth: int = 0) -> str:
 
 def own_entry(role: RolePlan) -> dict[str, Any]:
     # The memory limit is the container's, and GPUs may come as claims.
-    devices = role.resources.gpus > 0 or bool(role.container["claims"])
+    devices = role.resources.gpus > 0 or bool(container_of(role).claims)
     return {**launch_role(role), "memory_limit": None, "mask_gpus": not devices}
 
 
@@ -262,7 +267,7 @@ def pattern(plan: Plan, role: str) -> str:
 
 
 def render_gang(plan: Plan, values: Mapping[str, Any]) -> str:
-    gang = gang_of(plan.site["gang"])
+    gang = gang_of(site_of(plan).gang)
     return template("kubernetes/gang.yaml.j2").render(gang=gang, **values)
 
 
@@ -277,8 +282,8 @@ def render_tensorboard(plan: Plan, values: Mapping[str, Any]) -> str:
         **{**values, "labels": lambda role=None: dict(sorted(own.items()))},
         chooses=selector(plan, "tensorboard"),
         settings={key: settings[key] for key in kept if key in settings},
-        image=role.container["image"],
-        pull=role.container["pull"],
+        image=container_of(role).image,
+        pull=container_of(role).pull,
         mounts=mounts,
         volumes=volumes,
     )
