@@ -11,12 +11,13 @@ from tests.launchers import until
 SYSTEM = ("-n", "kueue-system")
 CONTROLLER = "deployment/kueue-controller-manager"
 CONFIG = "controller_manager_config.yaml"
+VISIBILITY = "apiservice/v1beta1.visibility.kueue.x-k8s.io"
 NAMESPACE = "tfcluster-queue"
 API = "kueue.x-k8s.io/v1beta1"
 
 
 def is_installed() -> bool:
-    return "workloads" in kubectl("api-resources", "--api-group=kueue.x-k8s.io", "-o", "name")
+    return kubectl(*SYSTEM, "get", CONTROLLER, "-o", "name", check=False) != ""
 
 
 def manage_pods(wanted: bool = True) -> None:
@@ -28,11 +29,22 @@ def manage_pods(wanted: bool = True) -> None:
     if changed != text:
         patch = json.dumps({"data": {CONFIG: changed}})
         kubectl(*SYSTEM, "patch", "configmap", "kueue-manager-config", "-p", patch)
-        kubectl(*SYSTEM, "rollout", "restart", CONTROLLER)
+        start_again()
+
+
+def start_again() -> None:
+    """Start Kueue again and wait until it answers.
+
+    Without it no pod in the cluster can be made or changed: its webhooks are asked about each.
+    After a restart of the API server it would come back only after ever longer pauses.
+    """
+    kubectl(*SYSTEM, "rollout", "restart", CONTROLLER)
     kubectl(*SYSTEM, "rollout", "status", CONTROLLER, "--timeout=100s")
     # Pods that are going away would still answer for a moment.
     manager = ("control-plane=controller-manager", SYSTEM[1])
     until(lambda: len(listed("pods", *manager)) == 1, "one Kueue to be left", timeout=60)
+    # While an API is away, the cluster deletes namespaces only in part.
+    kubectl("wait", "--for=condition=Available", VISIBILITY, "--timeout=100s")
 
 
 def make_queue(cpu: str) -> None:

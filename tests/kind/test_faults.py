@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.contract.jobs import Job
-from tests.kind import cluster
+from tests.kind import cluster, kueue
 from tests.launchers import until
 from tfcluster.archive import read_json
 from tfcluster.backends import keeping
+from tfcluster.backends.kubernetes.state import seconds
 from tfcluster.errors import MissingError, WaitTimeout
 from tfcluster.render import render_plan
 
@@ -208,6 +209,14 @@ def test_a_run_whose_context_is_gone_can_be_ended(job, monkeypatch, tmp_path):
     until(lambda: not cluster.phases("contract"), "the pods to be gone", timeout=60)
 
 
+def controllers_lead_since(moment: float) -> bool:
+    """Whether the cluster's own controllers work: without them no pod of a deleted Job goes."""
+    text = cluster.kubectl(
+        "get", "lease", "kube-controller-manager", "-n", "kube-system", "-o", "json"
+    )
+    return (seconds(json.loads(text)["spec"]["renewTime"]) or 0.0) > moment
+
+
 def test_an_api_server_that_restarts_costs_no_line(job):
     node = f"{cluster.CONTEXT.removeprefix('kind-')}-control-plane"
     code = "import time\nfor n in range(200): print('line', n, flush=True); time.sleep(0.1)"
@@ -217,6 +226,7 @@ def test_an_api_server_that_restarts_costs_no_line(job):
         "for p in /proc/[0-9]*; do case \"$(tr '\\0' ' ' < $p/cmdline)\" in "
         "kube-apiserver*) kill ${p#/proc/};; esac; done"
     )
+    killed = time.time()
     subprocess.run(["docker", "exec", node, "sh", "-c", stop], check=True, capture_output=True)
     # A static pod takes its time to come back.
     until(lambda: job.status().over, "the job to be over", timeout=240)
@@ -225,3 +235,6 @@ def test_an_api_server_that_restarts_costs_no_line(job):
     # The scheduler and the controllers lose their leases with it, and start again.
     ready = ("wait", "--for=condition=Ready", "pod", "-n", "kube-system", "-l")
     cluster.kubectl(*ready, "tier=control-plane", "--timeout=110s")
+    until(lambda: controllers_lead_since(killed), "the controllers to lead again", timeout=120)
+    if kueue.is_installed():
+        kueue.start_again()
