@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, TypedDict, Union
 
-VERSION = 2
+PLAN_VERSION = 2
 NAMED_HOSTS = ("ps", "worker", "chief", "evaluator")  # the roles with a placeholder of their own
 
 
@@ -27,6 +27,7 @@ class RoleAddresses(TypedDict):
     replicas: int
     addresses: Union[str, List[str]]
     control: Union[str, List[str]]
+    serves: bool  # ended by rule, and not waited for
 
 
 class LaunchRole(RoleAddresses, total=False):
@@ -38,7 +39,6 @@ class LaunchRole(RoleAddresses, total=False):
     workdir: Optional[str]
     restarts: RestartRule
     needs: List[str]  # the roles whose launchers have to be there first
-    serves: bool  # ended by rule, and not waited for
     listens: bool  # others need its port, so it has to listen by start_timeout
     mask_gpus: bool
     memory_limit: Optional[int]  # enforced by the launcher
@@ -70,10 +70,10 @@ def check_plan(data: Any) -> LaunchPlan:
     """The plan, or a ValueError that says why this is none."""
     if not isinstance(data, dict) or "roles" not in data:
         raise ValueError("this is not a launch plan")
-    if data.get("version") != VERSION:
+    if data.get("version") != PLAN_VERSION:
         raise ValueError(
             f"this is a launch plan of version {data.get('version')}, and this launcher reads"
-            f" version {VERSION}; render it again with the same tfcluster"
+            f" version {PLAN_VERSION}; render it again with the same tfcluster"
         )
     for key, kinds in (("run", str), ("job", str), ("success", list), ("roles", dict)):
         if not isinstance(data.get(key), kinds):

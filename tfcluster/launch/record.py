@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, TypedDict
 
-VERSION = 2
-MOST_BYTES = 1 << 16  # of one progress or result object; larger ones are left out
+RECORD_VERSION = 2
 KEPT_LINES = 20  # the last lines of a program that a record keeps
 ENDED = frozenset({"succeeded", "failed", "stopped"})
 
@@ -27,6 +26,17 @@ class Cause(TypedDict, total=False):
     lines: List[str]
     time: float
     peer: Optional[str]  # the other end, where two tasks could not reach each other
+
+
+class Doing(TypedDict, total=False):
+    """What a task is at, beyond its state, as the hub knows it too."""
+
+    state: str
+    since: float
+    waitsFor: List[str]  # the peers that it waits for
+    stalled: Optional[float]  # since when its program has reported no progress
+    stopped: bool  # whether its program was stopped (SIGSTOP) and not continued
+    ended: bool
 
 
 class TaskRecord(TypedDict, total=False):
@@ -52,7 +62,7 @@ class TaskRecord(TypedDict, total=False):
     started: float
     ended: Optional[float]
     cause: Optional[Cause]
-    waitsFor: List[str]  # the peers that this task waits for
+    doing: Doing
     silent: Dict[str, float]  # at the hub: tasks that do not answer, since when
     # Written by the keepers of container backends, which read the rest from log streams:
     container: Optional[str]  # whose output was read last: a container's id or a pod's uid
