@@ -41,12 +41,13 @@ def role(argv: list[str], replicas: int = 1, **changes: Any) -> dict[str, Any]:
         "restarts": {"limit": 0, "on": None},
         "needs": [],
         "serves": False,
+        "listens": False,
     }
     return {**base, **changes}
 
 
 def ps(code: str = SERVE_FOR_EVER, **changes: Any) -> dict[str, Any]:
-    return role(python(code), **{"serves": True, **changes})
+    return role(python(code), **{"serves": True, "listens": True, **changes})
 
 
 def worker(code: str, replicas: int = 1, **changes: Any) -> dict[str, Any]:
@@ -61,7 +62,7 @@ class World:
         self.plan: dict[str, Any] = {
             "job": "test",
             "run": "run1",
-            "success": "workers",
+            "success": ["worker"] if "worker" in roles else list(roles),
             "start_timeout": 20,
             "deadline": None,
             "stop_grace": 5,

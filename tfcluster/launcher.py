@@ -103,8 +103,7 @@ def split_address(address: str) -> Tuple[str, int]:
 
 def required_tasks(plan: Dict[str, Any]) -> List[str]:
     """The tasks whose success makes the job a success."""
-    roles = {"chief": ["chief"], "workers": ["worker"]}.get(plan["success"])
-    return tasks_of(plan, roles)
+    return tasks_of(plan, plan["success"])
 
 
 def tf_config(plan: Dict[str, Any], role: str, index: int) -> str:
@@ -402,10 +401,10 @@ class Launcher:
         """
         killed_at = oom_kills()
         pumps = self.start_program()
-        if self.entry["serves"]:
+        if self.entry["listens"]:
             threading.Thread(target=self.watch_own_port, args=(self.program,), daemon=True).start()
         else:
-            self.become("running")
+            self.become("serving" if self.entry["serves"] else "running")
         reason, program = "", self.program
         assert program is not None
         try:

@@ -23,14 +23,6 @@ if TYPE_CHECKING:
 
 ROLE_ORDER = ("chief", "ps", "worker", "evaluator")
 
-STRATEGY_NEEDS: dict[str, dict[str, tuple[str, ...]]] = {
-    # strategy -> role -> the roles whose servers it needs
-    "between-graph": {"chief": ("ps",), "worker": ("ps",), "evaluator": ("ps",)},
-    "multi-worker": {"chief": ("worker",), "worker": ("chief", "worker")},
-    "coordinator": {"chief": ("ps", "worker")},
-    "in-graph": {"chief": ("ps", "worker"), "worker": ("ps",)},
-}
-
 
 # -- The plan ----------------------------------------------------------------------------------
 
@@ -57,7 +49,8 @@ class RolePlan:
     restarts: int
     restart_on: tuple[int, ...] | None
     needs: tuple[str, ...]
-    serves: bool
+    serves: bool  # ended when the job has succeeded, and not waited for
+    listens: bool  # others need its TensorFlow port: it must listen by start_timeout
     resources: Resources
     addresses: tuple[str, ...] = ()
     control: tuple[str, ...] = ()
@@ -104,7 +97,7 @@ class Plan:
     job: str
     backend: str
     strategy: str
-    success: str
+    success: tuple[str, ...]  # the roles whose tasks must all succeed
     start_timeout: float
     deadline: float | None
     stop_grace: float
@@ -154,7 +147,7 @@ class Plan:
             "version": 1,
             "job": self.job,
             "run": run,
-            "success": self.success,
+            "success": list(self.success),
             "start_timeout": self.start_timeout,
             "deadline": self.deadline,
             "stop_grace": self.stop_grace,
@@ -191,7 +184,8 @@ class Plan:
     def from_dict(cls, data: Mapping[str, Any]) -> Plan:
         fields = {key: value for key, value in data.items() if key != "schemaVersion"}
         fields["roles"] = tuple(role_from_dict(role) for role in data["roles"])
-        fields["cluster_roles"] = tuple(data["cluster_roles"])
+        for name in ("success", "cluster_roles"):
+            fields[name] = tuple(data[name])
         return cls(**fields)
 
 
@@ -228,6 +222,7 @@ def launch_role(role: RolePlan) -> dict[str, Any]:
         },
         "needs": list(role.needs),
         "serves": role.serves,
+        "listens": role.listens,
         "mask_gpus": role.resources.gpus == 0,
         "memory_limit": role.resources.memory,
         "cpus": {index: list(cores) for index, cores in role.cpus.items()},
@@ -287,23 +282,17 @@ def plan_job(spec: JobSpec, site: Site) -> Plan:
     order = [name for name in ROLE_ORDER if name in spec.roles]
     order += sorted(name for name in spec.roles if name not in ROLE_ORDER)
     counts = {name: spec.roles[name].replicas for name in order}
-    needed = {
-        need
-        for name in order
-        for need in STRATEGY_NEEDS[strategy].get(name, ())
-        if need in spec.roles and (need != name or counts[name] > 1)
-    }
     plan = Plan(
         job=spec.name,
         backend=site.backend,
         strategy=strategy,
-        success=spec.effective_success,
+        success=spec.success_roles,
         start_timeout=spec.start_timeout,
         deadline=spec.deadline,
         stop_grace=spec.stop_grace,
         barrier=spec.barrier,
         cluster_roles=tuple(name for name in order if in_cluster(name, strategy)),
-        roles=tuple(plan_role(spec, name, site, strategy, name in needed) for name in order),
+        roles=tuple(plan_role(spec, name, site) for name in order),
         logdir=spec.logdir or site.logdir,
         checkpoints=spec.checkpoints or site.checkpoints,
         bind=site.bind,
@@ -319,9 +308,8 @@ def in_cluster(role: str, strategy: str) -> bool:
     return role in ROLE_ORDER or strategy in ("between-graph", "in-graph")
 
 
-def plan_role(spec: JobSpec, name: str, site: Site, strategy: str, needed: bool) -> RolePlan:
+def plan_role(spec: JobSpec, name: str, site: Site) -> RolePlan:
     role = spec.roles[name]
-    needs = tuple(need for need in STRATEGY_NEEDS[strategy].get(name, ()) if need in spec.roles)
     pairs = [site.address(name, index) for index in range(role.replicas)]
     restarts = spec.restarts_of(name)
     return RolePlan(
@@ -333,8 +321,9 @@ def plan_role(spec: JobSpec, name: str, site: Site, strategy: str, needed: bool)
         workdir=role.workdir or spec.workdir,
         restarts=restarts.limit,
         restart_on=None if restarts.on is None else tuple(restarts.on),
-        needs=needs,
-        serves=needed and (name == "ps" or strategy in ("coordinator", "in-graph")),
+        needs=spec.needs_of(name),
+        serves=name in spec.serving_roles,
+        listens=name in spec.listening_roles,
         resources=Resources(role.cpu, role.memory.bytes if role.memory else None, role.gpus),
         addresses=tuple(task for task, _ in pairs),
         control=tuple(control for _, control in pairs),

@@ -67,6 +67,10 @@ class Job:
             roles["ps"] = {"command": self.python(self.serve if ps == "serve" else ps)}
         for role, changes in settings.pop("roles", {}).items():
             roles.setdefault(role, {}).update(changes)
+        return self.spec_of(roles, **settings)
+
+    def spec_of(self, roles: dict[str, Any], **settings: Any) -> dict:
+        """A spec of any roles."""
         return {
             "name": self.name,
             "backend": self.backend_name,

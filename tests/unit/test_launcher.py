@@ -37,7 +37,7 @@ def plan_of(**roles):
     return {
         "job": "j",
         "run": "r",
-        "success": "workers",
+        "success": ["worker"],
         "cluster_roles": [name for name in roles if name != "evaluator"],
         "roles": {name: role(["x"], count) for name, count in roles.items()},
     }
@@ -98,16 +98,40 @@ def test_a_ps_that_never_returns_ends_with_exit_0_when_the_workers_are_done(worl
 def test_with_success_chief_the_workers_are_stopped_when_the_chief_is_done(world):
     job = world(
         {"chief": worker(""), "ps": ps(), "worker": worker("import time; time.sleep(600)", 2)},
-        success="chief",
+        success=["chief"],
     ).start()
     assert set(job.codes().values()) == {0}
+
+
+def test_a_role_that_serves_but_that_nobody_needs_serves_at_once_and_is_ended_by_rule(world):
+    """It has no port to listen on: the clock of start_timeout is not for it."""
+    for_ever = "import time; time.sleep(600)"
+    learn = "import pathlib, time\nwhile not pathlib.Path('{}').exists(): time.sleep(0.05)"
+    go = world({}).folder / "go"
+    job = world(
+        {
+            "reader": role(python(for_ever), 2, serves=True),
+            "learner": role(python(learn.format(go))),
+            "scorer": role(python(learn.format(go))),
+        },
+        success=["learner", "scorer"],
+        start_timeout=3,
+    ).start()
+    for reader in ("reader-0", "reader-1"):
+        job.state_becomes(reader, "serving")
+    job.state_becomes("learner-0", "running")
+    time.sleep(4)
+    assert job.record("reader-0")["state"] == "serving"
+    go.touch()
+    assert set(job.codes().values()) == {0}
+    assert job.record("reader-1")["reason"] == "the job is done"
 
 
 def test_a_worker_that_finishes_first_is_gone_before_the_slowest(world):
     slow = "import os, time; time.sleep(600 if os.environ['TFCLUSTER_INDEX'] == '1' else 0)"
     job = world({"ps": ps(), "worker": worker(slow, 2)}).start()
     assert job.wait("worker-0") == 0
-    assert job.ask("worker-1")["state"] == "running"
+    job.state_becomes("worker-1", "running")
     assert "worker-0" in job.ask("ps-0")["finals"]
 
 
