@@ -63,7 +63,9 @@ class Run:
         """What is written down of the run now."""
         found = self.files.read_record()
         if found is None:
-            raise MissingError(f'job "{self.job}" has no run {self.id}', hint="list its runs: tfcluster history")
+            raise MissingError(
+                f'job "{self.job}" has no run {self.id}', hint="list its runs: tfcluster history"
+            )
         return found
 
     @property

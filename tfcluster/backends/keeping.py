@@ -48,7 +48,9 @@ def start_keeper(run: Run, module: str, folder: str = "/") -> None:
     while run.files.read_keeper() is None:
         if keeper.poll() is not None:
             evidence = last_lines(run.files.keeper_log)
-            raise TfclusterError("nobody watches over the run", evidence=evidence)
+            raise TfclusterError(
+                "the process that watches over the run ended at once", evidence=evidence
+            )
         if time.monotonic() > deadline:
             raise WaitTimeout(f"the run's keeper did not start within {START_DEADLINE:g} s")
         time.sleep(0.02)
@@ -92,7 +94,7 @@ def sole_reader(run: Run, *, wait: bool) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def taken_over(run: Run) -> Iterator[None]:
-    """Alone with the run: whoever watched it was ended, also a keeper that was only starting."""
+    """Stop the run's keeper, even one still starting, and hold the run's reader lock."""
     deadline = time.monotonic() + TAKE_OVER_DEADLINE
     while True:
         stop_keeper(run)
@@ -102,7 +104,7 @@ def taken_over(run: Run) -> Iterator[None]:
                 return
         if time.monotonic() > deadline:
             raise WaitTimeout(
-                f"somebody else still reads run {run.id} after {TAKE_OVER_DEADLINE:g} s",
+                f"another process still reads run {run.id} after {TAKE_OVER_DEADLINE:g} s",
                 hint="is another tfcluster at work on it? try again",
             )
         time.sleep(0.05)
