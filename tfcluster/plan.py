@@ -11,16 +11,18 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from tfcluster import launcher
-from tfcluster.archive import Run, read_json
+from tfcluster.archive import Run
 from tfcluster.errors import MissingError
+from tfcluster.files import read_versioned
+from tfcluster.launch import plan as launch_plan
 from tfcluster.redaction import looks_secret, redacted_argv
 
 if TYPE_CHECKING:
     from tfcluster.spec.model import JobSpec, RoleSpec
 
+VERSION = 1  # of plan.json
 ROLE_ORDER = ("chief", "ps", "worker", "evaluator")
 
 
@@ -170,7 +172,7 @@ class Plan:
         """One task by name."""
         launch = self.launch(run)
         try:
-            role, index = launcher.split_task(launch, name)
+            role, index = launch_plan.split_task(cast(launch_plan.LaunchPlan, launch), name)
         except ValueError:
             raise MissingError(
                 f'job "{self.job}" has no task "{name}"', hint=known_tasks(self)
@@ -178,10 +180,13 @@ class Plan:
         return filled_task(launch, self.role(role), index)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"schemaVersion": 1, **asdict(self)}
+        return {"schemaVersion": VERSION, **asdict(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Plan:
+        """The plan; ValueError, KeyError or TypeError if this is none of this version."""
+        if data.get("schemaVersion") != VERSION:
+            raise ValueError(f"schemaVersion: {data.get('schemaVersion')} instead of {VERSION}")
         fields = {key: value for key, value in data.items() if key != "schemaVersion"}
         fields["roles"] = tuple(role_from_dict(role) for role in data["roles"])
         for name in ("success", "cluster_roles"):
@@ -191,8 +196,15 @@ class Plan:
 
 def stored_plan(run: Run) -> Plan | None:
     """The plan that a run follows now; None before it has one."""
-    data = read_json(run.path / "plan.json")
-    return Plan.from_dict(data) if data else None
+    return read_versioned(run.files.plan_file, Plan.from_dict, versions=(VERSION,))
+
+
+def require_plan(run: Run) -> Plan:
+    """The plan of a run that has one; an error if it was never started."""
+    plan = stored_plan(run)
+    if plan is None:
+        raise MissingError(f"run {run.id} was never started", hint="start it: tfcluster up")
+    return plan
 
 
 def role_from_dict(data: Mapping[str, Any]) -> RolePlan:
@@ -231,15 +243,15 @@ def launch_role(role: RolePlan) -> dict[str, Any]:
 
 
 def filled_task(launch: Mapping[str, Any], role: RolePlan, index: int) -> Task:
-    data = dict(launch)
-    env = launcher.program_env(data, role.role, index)
+    data = cast(launch_plan.LaunchPlan, dict(launch))
+    env = launch_plan.program_env(data, role.role, index)
     return Task(
         name=f"{role.role}-{index}",
         role=role.role,
         index=index,
         address=role.addresses[index],
         control=role.control[index],
-        argv=tuple(launcher.program_argv(data, role.role, index)),
+        argv=tuple(launch_plan.program_argv(data, role.role, index)),
         env=env,
         tf_config=json.loads(env["TF_CONFIG"]),
         resources=role.resources,

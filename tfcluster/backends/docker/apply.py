@@ -22,14 +22,13 @@ from tfcluster.backends.docker.site import (
     run_engines,
     start,
     stop_containers,
-    stored_plan,
 )
 from tfcluster.backends.docker.status import containers_of
 from tfcluster.backends.keeping import next_attempt, taken_over
 from tfcluster.backends.records import read_records, run_status, settle_stopped
 from tfcluster.errors import TfclusterError
 from tfcluster.events import ENDED, JobStatus
-from tfcluster.plan import Plan
+from tfcluster.plan import Plan, stored_plan
 
 if TYPE_CHECKING:
     from tfcluster.changes import Change
@@ -46,8 +45,7 @@ def apply(run: Run, plan: Plan, changes: Sequence[Change]) -> None:
         end_unfinished(run)
         for engine in run_engines(run, plan).values():
             retire(engine, run, plan, gone)
-        for task in gone:
-            (run.path / "tasks" / f"{task}.json").unlink(missing_ok=True)
+        run.files.forget_tasks(gone)
         for engine in hosts.values():
             prepare_site(engine, run, plan)
         start_missing(run, plan, hosts)

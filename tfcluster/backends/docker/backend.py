@@ -10,10 +10,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from tfcluster import launcher
-from tfcluster.archive import Run, latest_run, read_json
+from tfcluster.archive import Run, latest_run
 from tfcluster.backends import Backend
 from tfcluster.backends.docker.containers import (
     container_launch,
@@ -28,18 +27,17 @@ from tfcluster.backends.docker.site import (
     engines,
     run_engines,
     stop_containers,
-    stored_plan,
 )
 from tfcluster.backends.docker.status import containers_of, death_of
 from tfcluster.backends.keeping import alive, sole_reader, stale, start_keeper, taken_over
 from tfcluster.backends.logfiles import read_logs
 from tfcluster.backends.records import refuse_ended, run_status, settle_stopped
-from tfcluster.errors import MissingError
 from tfcluster.events import JobStatus, LogLine, LogQuery
+from tfcluster.launch import plan as launch_plan
+from tfcluster.plan import Plan, require_plan, stored_plan
 
 if TYPE_CHECKING:
     from tfcluster.changes import Change
-    from tfcluster.plan import Plan
     from tfcluster.spec.model import JobSpec
 
 KEEPER = "tfcluster.backends.docker.keeper"
@@ -73,7 +71,7 @@ class DockerBackend(Backend):
 
         with taken_over(run):
             # Until the new keeper says that it is there, nothing counts as started.
-            (run.path / "keeper.json").unlink(missing_ok=True)
+            run.files.forget_keeper()
             apply(run, plan, changes)
         start_keeper(run, KEEPER)
 
@@ -84,7 +82,7 @@ class DockerBackend(Backend):
         if final is not None:
             return final
         plan = stored_plan(run)
-        keeper = read_json(run.path / "keeper.json")
+        keeper = run.files.read_keeper()
         if plan is None or keeper is None:
             state = "stopped" if stale(run) else "pending"
             return JobStatus(run.job, run.id, "docker", state)
@@ -126,9 +124,9 @@ class DockerBackend(Backend):
 
     def exec(self, run: Run, task: str, argv: Sequence[str]) -> int:
         plan, engine = self._where(run, task)
-        launch = container_launch(plan, run.id)
-        role, index = launcher.split_task(launch, task)
-        env = launcher.program_env(launch, role, index)
+        launch = cast(launch_plan.LaunchPlan, container_launch(plan, run.id))
+        role, index = launch_plan.split_task(launch, task)
+        env = launch_plan.program_env(launch, role, index)
         folder = launch["roles"][role]["workdir"]
         return run_inside(engine, f"{plan.job}-{task}", argv, env, folder)
 
@@ -138,14 +136,8 @@ class DockerBackend(Backend):
             plan, engine = self._where(run, task)
             tell(engine, plan, task, {"tell": "restart"})
 
-    def _plan(self, run: Run) -> Plan:
-        plan = stored_plan(run)
-        if plan is None:
-            raise MissingError(f"run {run.id} was never started", hint="start it: tfcluster up")
-        return plan
-
     def _where(self, run: Run, task: str) -> tuple[Plan, Engine]:
-        plan = self._plan(run)
+        plan = require_plan(run)
         return plan, engines(plan)[container_of(plan, run.id, task).host]
 
     # -- delete
@@ -189,7 +181,7 @@ class DockerBackend(Backend):
         """Show the run in TensorBoard on this port until Ctrl-C."""
         from tfcluster.backends.docker.tensorboard import serve
 
-        return serve(run, self._plan(run), port, ready, say)
+        return serve(run, require_plan(run), port, ready, say)
 
     def output_volumes(self, run: Run) -> list[str]:
         """The volumes that hold what the run's tasks wrote, and that are the run's own."""
@@ -216,7 +208,7 @@ class DockerBackend(Backend):
 
 def is_unkept(run: Run) -> bool:
     """Whether a run goes on whose keeper was killed."""
-    keeper = read_json(run.path / "keeper.json")
+    keeper = run.files.read_keeper()
     return keeper is not None and not alive(keeper) and run.final_status() is None
 
 

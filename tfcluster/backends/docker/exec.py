@@ -14,7 +14,7 @@ from typing import Any
 from tfcluster.backends.docker.containers import FIND_PYTHON, LAUNCH
 from tfcluster.backends.docker.engines import Engine, translated
 from tfcluster.errors import TfclusterError
-from tfcluster.launcher import write_all
+from tfcluster.launch.system import write_all
 from tfcluster.plan import Plan
 
 

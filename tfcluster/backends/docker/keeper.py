@@ -6,7 +6,6 @@ disk or in the engines: a later keeper of the same run goes on where this one wa
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 import threading
@@ -27,13 +26,12 @@ from tfcluster.backends.docker.site import (
     remove_container,
     run_engines,
     start,
-    stored_plan,
 )
 from tfcluster.backends.docker.status import containers_of, death_of
 from tfcluster.backends.keeping import announce_keeper, sole_reader
 from tfcluster.backends.records import run_status
 from tfcluster.errors import TfclusterError
-from tfcluster.plan import Plan
+from tfcluster.plan import Plan, stored_plan
 
 LOOK_EVERY = 0.4
 RECONNECT_EVERY = 0.5
@@ -228,7 +226,7 @@ class Keeper:
                 self.run.note("warning", f"{engine.label} was not cleaned up: {error.message}")
         records = {task: reader.record for task, reader in self.readers.items()}
         status = run_status(self.run, self.plan, records)
-        self.run.note(status.state, json.dumps(status.result) if status.result else "", None)
+        self.run.note(status.state, "", data=status.result)
         self.run.settle(status)
 
 

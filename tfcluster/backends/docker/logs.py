@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tfcluster import launcher
 from tfcluster.archive import Run
 from tfcluster.backends.docker.engines import Engine, translated
 from tfcluster.backends.records import TaskRecord
 from tfcluster.events import ENDED
+from tfcluster.launch.lines import STATE, UNENDED
+from tfcluster.launch.system import parse_object, write_all
 
 STREAMS = {1: "stdout", 2: "stderr"}
 PIECE = 1 << 14  # engines cut longer lines into pieces of this size
@@ -79,9 +80,8 @@ class Position:
 def last_positions(run: Run, task: str) -> dict[str, Position]:
     """Read off the log files of a task."""
     found = {stream: Position() for stream in STDOUT_AND_STDERR}
-    paths = run.logs.glob(f"{task}.*.log")
-    for attempt, path in sorted((int(path.name.split(".")[-2]), path) for path in paths):
-        with open(path, "rb") as file:
+    for attempt in run.files.log_attempts(task):
+        with open(run.files.log_file(task, attempt), "rb") as file:
             for record in file:
                 stamp, stream, *_ = record.split(b" ", 2)
                 place = found.get(stream.decode("ascii", "replace"))
@@ -140,7 +140,7 @@ class TaskReader(TaskRecord):
         # Some log drivers forget the line end of a line that they had cut into pieces.
         whole = frame.data.endswith(b"\n") or len(frame.data) < PIECE
         joined = Frame(frame.stream, frame.stamp, data)
-        if whole or (len(data) >= LONGEST_LINE and not data.startswith(launcher.STATE)):
+        if whole or (len(data) >= LONGEST_LINE and not data.startswith(STATE)):
             self.take(joined, whole)
         else:
             self.rest[frame.stream] = joined
@@ -149,12 +149,12 @@ class TaskReader(TaskRecord):
         """Take in a line, or the part of a very long one."""
         line = frame.data.removesuffix(b"\n")
         state = None
-        if line.startswith(launcher.STATE):
-            state = launcher.parse_object(line[len(launcher.STATE) :])
+        if line.startswith(STATE):
+            state = parse_object(line[len(STATE) :])
         if state is not None and state.get("run") == self.run.id:
             self.take_state(frame, state)
-        elif line.endswith(launcher.UNENDED):
-            self.take_line(frame, line[: -len(launcher.UNENDED)], b"P")
+        elif line.endswith(UNENDED):
+            self.take_line(frame, line[: -len(UNENDED)], b"P")
         else:
             self.take_line(frame, line, b"F" if whole else b"P")
 
@@ -166,7 +166,7 @@ class TaskReader(TaskRecord):
             self.skipped[frame.stream] += 1  # taken in before the stream was opened anew
             return
         head = f"{frame.stamp} {frame.stream} ".encode()
-        launcher.write_all(self.file(place.attempt), head + flag + b" " + line + b"\n")
+        write_all(self.file(place.attempt), head + flag + b" " + line + b"\n")
         if place.stamp == frame.stamp:
             place.count += 1
         else:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tfcluster import launcher
-from tfcluster.archive import Run, read_json, runs_of
+from tfcluster.archive import Run, runs_of
 from tfcluster.backends.docker.containers import (
     LABEL,
     LAUNCH,
@@ -45,24 +45,19 @@ def engines(plan: Plan) -> dict[str, Engine]:
 
 def note_engines(run: Run, plan: Plan) -> None:
     """Write down where the run has been, so that a change of hosts forgets none of them."""
-    known = read_json(run.path / "engines.json") or []
+    known = run.files.read_engines()
     new = [host for host in plan.site["hosts"] if host not in known]
-    launcher.write_json(str(run.path / "engines.json"), [*known, *new])
+    run.files.write_engines([*known, *new])
 
 
 def run_engines(run: Run, plan: Plan) -> dict[str, Engine]:
     """The engines of the plan, and those that earlier plans of the run used."""
     found = engines(plan)
-    for host in read_json(run.path / "engines.json") or []:
+    for host in run.files.read_engines():
         if host not in plan.site["hosts"]:
             earlier = Engine(host["engine"], host["name"], host["address"])
             found[f"{host['name']} {host['engine']}"] = earlier
     return found
-
-
-def stored_plan(run: Run) -> Plan | None:
-    data = read_json(run.path / "plan.json")
-    return Plan.from_dict(data) if data else None
 
 
 def tasks_on(plan: Plan, host: str) -> list[str]:

@@ -9,7 +9,7 @@ from tfcluster.archive import Run
 from tfcluster.backends.docker.containers import LABEL
 from tfcluster.backends.docker.engines import Engine, translated
 from tfcluster.backends.docker.site import listed
-from tfcluster.launcher import describe_exit
+from tfcluster.launch.exits import describe_exit
 
 MIB = 1 << 20
 

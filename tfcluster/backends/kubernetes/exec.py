@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from tfcluster.backends.docker.exec import raw_terminal
 from tfcluster.backends.kubernetes.api import Cluster, Unreachable
 from tfcluster.errors import TfclusterError
-from tfcluster.launcher import write_all
+from tfcluster.launch.system import write_all
 
 STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 LAUNCHER = ("python3", "-I", "/tfcluster/launcher.py", "--plan=/tfcluster/launch.json")

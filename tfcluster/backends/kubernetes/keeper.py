@@ -7,7 +7,6 @@ nothing that is not on disk or in the cluster: a later keeper goes on where this
 
 from __future__ import annotations
 
-import json
 import queue
 import signal
 import time
@@ -22,13 +21,13 @@ from tfcluster.backends.kubernetes.api import Cluster
 from tfcluster.backends.kubernetes.connect import connect
 from tfcluster.backends.kubernetes.exec import tell
 from tfcluster.backends.kubernetes.logs import Follower, PodReader
-from tfcluster.backends.kubernetes.run import plan_of, selector_of
+from tfcluster.backends.kubernetes.run import selector_of
 from tfcluster.backends.kubernetes.view import View
 from tfcluster.backends.kubernetes.watch import Seen, Watcher
 from tfcluster.backends.records import run_status
 from tfcluster.errors import TfclusterError
-from tfcluster.launcher import EXIT_DEADLINE
-from tfcluster.plan import Plan
+from tfcluster.launch.exits import EXIT_DEADLINE
+from tfcluster.plan import Plan, stored_plan
 
 MOST_STREAMS = 100  # tasks beyond that are read when they have ended
 LOOK_EVERY = 0.3
@@ -287,7 +286,7 @@ class Keeper:
     def finish(self) -> None:
         records = {task: reader.record for task, reader in self.readers.items()}
         status = run_status(self.run, self.plan, records)
-        self.run.note(status.state, json.dumps(status.result) if status.result else "", None)
+        self.run.note(status.state, "", data=status.result)
         for reader in self.readers.values():
             reader.close()
         self.run.settle(status)
@@ -297,16 +296,16 @@ def main(path: str) -> int:
     folder = Path(path)
     run = Run.at(folder)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    plan = plan_of(run)
+    plan = stored_plan(run)
     if plan is None:
         return 2
     with sole_reader(run, wait=True):
         if run.final_status() is not None:
             return 0  # somebody ended the run before it was watched
         record = run.record
-        cluster = connect(record.get("context"), record.get("namespace"))
+        cluster = connect(record.context, record.namespace)
         keeper = Keeper(run, plan, cluster)
         keeper.keep()
-        if not (folder / "ending").exists():
+        if not run.files.is_ending:
             keeper.finish()
     return 0

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from tfcluster import launcher
 from tfcluster.archive import Run
 from tfcluster.backends.keeping import next_attempt
 from tfcluster.backends.kubernetes.api import ApiError, Cluster, Unreachable
 from tfcluster.backends.records import TaskRecord
 from tfcluster.events import ENDED
+from tfcluster.launch.lines import STATE, UNENDED
+from tfcluster.launch.system import parse_object, write_all
 
 OVERLAP = timedelta(seconds=2)
 TAIL = 1 << 22  # bytes of a log file in which the overlap surely lies
@@ -82,7 +83,7 @@ class PodReader(TaskRecord):
 
     def load_recent(self) -> None:
         """What an earlier reader of the same pod wrote last."""
-        path = self.run.logs / f"{self.task}.{self.attempt}.log"
+        path = self.run.files.log_file(self.task, self.attempt)
         if not path.exists():
             return
         with open(path, "rb") as file:
@@ -125,8 +126,8 @@ class PodReader(TaskRecord):
     # -- What lines mean
 
     def feed(self, line: Line) -> None:
-        if line.data.startswith(launcher.STATE):
-            state = launcher.parse_object(line.data[len(launcher.STATE) :])
+        if line.data.startswith(STATE):
+            state = parse_object(line.data[len(STATE) :])
             if state is not None and state.get("run") == self.run.id:
                 self.take_state(line.stamp, state)
                 return
@@ -137,9 +138,9 @@ class PodReader(TaskRecord):
 
     def take_line(self, line: Line) -> None:
         text = content(line)
-        whole = line.data.endswith(b"\n") and not line.data.endswith(launcher.UNENDED + b"\n")
+        whole = line.data.endswith(b"\n") and not line.data.endswith(UNENDED + b"\n")
         head = f"{line.stamp} stdout {'F' if whole else 'P'} ".encode()
-        launcher.write_all(self.file(self.attempt), head + text + b"\n")
+        write_all(self.file(self.attempt), head + text + b"\n")
         self.remember(line.stamp, text)
         self.understand(text)
 
@@ -180,7 +181,7 @@ class PodReader(TaskRecord):
 
 def content(line: Line) -> bytes:
     """What the program wrote: without our mark, without the line end."""
-    return line.data.removesuffix(b"\n").removesuffix(launcher.UNENDED)
+    return line.data.removesuffix(b"\n").removesuffix(UNENDED)
 
 
 def earlier(stamp: str, span: timedelta) -> str:

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfcluster.archive import Run, read_json
+from tfcluster.archive import Run
 from tfcluster.backends.kubernetes.state import hint_for
 from tfcluster.errors import MissingError, TfclusterError, WaitTimeout
 from tfcluster.plan import Plan
-
-
-def plan_of(run: Run) -> Plan | None:
-    data = read_json(run.path / "plan.json")
-    return Plan.from_dict(data) if data else None
 
 
 def selector_of(run: Run) -> str:
@@ -30,7 +25,7 @@ def obstacle(
     run: Run, plan: Plan, task: str, problem: dict[str, Any], fatal: bool
 ) -> TfclusterError:
     """A task's problem as the error that ends `up`."""
-    hint = hint_for(problem, run.record.get("context", ""))
+    hint = hint_for(problem, run.record.context or "")
     gone_on = "the job is still there: tfcluster status; end it: tfcluster down"
     if fatal:
         return MissingError(f"{task} {problem['message']}", evidence=[f"  {gone_on}"], hint=hint)

@@ -9,7 +9,8 @@ from datetime import datetime, timezone
 from typing import Any
 
 from tfcluster.images import REPOSITORY
-from tfcluster.launcher import EXIT_KILLED, describe_exit, parse_object
+from tfcluster.launch.exits import EXIT_KILLED, describe_exit
+from tfcluster.launch.system import parse_object
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 ROLE = "tfcluster.io/role"

@@ -7,18 +7,20 @@ launchers it finds alive, and `tfcluster down` works without any keeper.
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from tfcluster import launcher
-from tfcluster.archive import Run, read_json
+from tfcluster.archive import Run
 from tfcluster.backends.keeping import alive, announce_keeper, last_lines, next_attempt
 from tfcluster.events import ENDED
+from tfcluster.launch import exits
+from tfcluster.launch import plan as launch_plan
+from tfcluster.launch.record import Cause, TaskRecord
+from tfcluster.launch.system import signal_group
 
 POLL = 0.05
 LAUNCHER = Path(launcher.__file__)
@@ -29,9 +31,9 @@ class Keeper:
 
     def __init__(self, run: Run):
         self.run = run
-        self.plan: dict[str, Any] = read_json(run.path / "launch.json")
+        self.plan = run.files.require_launch()
         self.children: dict[str, subprocess.Popen[bytes]] = {}
-        self.open = launcher.tasks_of(self.plan)
+        self.open = launch_plan.tasks_of(self.plan)
 
     def keep(self) -> None:
         for task in self.open:
@@ -42,8 +44,8 @@ class Keeper:
             self.open = [task for task in self.open if not self.is_over(task)]
             time.sleep(POLL)
 
-    def record(self, task: str) -> dict[str, Any]:
-        return read_json(self.run.path / "tasks" / f"{task}.json") or {}
+    def record(self, task: str) -> TaskRecord:
+        return self.run.files.read_task(task) or {}
 
     def start_unless_over(self, task: str) -> None:
         record = self.record(task)
@@ -51,11 +53,11 @@ class Keeper:
             self.start(task, attempt=next_attempt(self.run, task), failures=0)
 
     def start(self, task: str, *, attempt: int, failures: int) -> None:
-        folder = self.run.path
-        argv = [sys.executable, "-I", str(LAUNCHER), "--plan", str(folder / "launch.json")]
-        argv += ["--task", task, "--log", str(self.run.logs)]
-        argv += ["--record", str(folder / "tasks" / f"{task}.json")]
-        argv += ["--events", str(self.run.events_path)]
+        files = self.run.files
+        argv = [sys.executable, "-I", str(LAUNCHER), "--plan", str(files.launch_file)]
+        argv += ["--task", task, "--log", str(files.logs)]
+        argv += ["--record", str(files.task_file(task))]
+        argv += ["--events", str(files.events_file)]
         argv += ["--attempt", str(attempt), "--restarts-used", str(failures)]
         self.children[task] = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, start_new_session=True
@@ -73,36 +75,50 @@ class Keeper:
             return True
         return self.replace(task, record, child.returncode if child else None)
 
-    def replace(self, task: str, record: dict[str, Any], returncode: int | None) -> bool:
-        program = record.get("program") or {}
-        if alive(program):
-            launcher.signal_group(program["pid"], signal.SIGKILL)
-        code = launcher.exit_code_of(returncode) if returncode is not None else 137
-        reason = f"its launcher was {launcher.describe_exit(code)}"
+    def replace(self, task: str, record: TaskRecord, returncode: int | None) -> bool:
+        program = record.get("program")
+        if program and program["pid"] and alive(program):
+            signal_group(program["pid"], signal.SIGKILL)
+        code = exits.exit_code_of(returncode) if returncode is not None else 137
+        reason = f"its launcher was {exits.describe_exit(code)}"
         failures = record.get("failures", 0) + 1
-        policy = self.plan["roles"][launcher.split_task(self.plan, task)[0]]["restarts"]
-        allowed = policy["on"] is None or code in policy["on"]
-        if record and allowed and failures <= policy["limit"]:
+        policy = self.plan["roles"][launch_plan.split_task(self.plan, task)[0]]["restarts"]
+        allowed = exits.may_restart(policy["limit"], policy["on"], failures - 1, code)
+        if record and allowed:
             self.run.note("restarting", f"{reason}; replaced", task)
             self.start(task, attempt=record.get("attempt", 0) + 1, failures=failures)
             return False
         self.fail(task, record, code, reason)
         return True
 
-    def fail(self, task: str, record: dict[str, Any], code: int, reason: str) -> None:
+    def fail(self, task: str, record: TaskRecord, code: int, reason: str) -> None:
         """Say for the launcher what it can no longer say itself."""
         now = time.time()
-        lines = record.get("lines") or last_lines(self.run.path / "keeper.log")
-        cause = {"task": task, "exitCode": code, "reason": reason, "lines": lines, "time": now}
-        final = {"task": task, "state": "failed", "reason": reason, "exitCode": code}
-        final.update(ended=now, cause=record.get("cause") or cause)
-        launcher.write_json(str(self.run.path / "tasks" / f"{task}.json"), {**record, **final})
+        lines = record.get("lines") or last_lines(self.run.files.keeper_log)
+        cause: Cause = {
+            "task": task,
+            "kind": exits.LAUNCHER_KILLED,
+            "exitCode": code,
+            "reason": reason,
+            "lines": lines,
+            "time": now,
+        }
+        final: TaskRecord = {
+            "task": task,
+            "state": "failed",
+            "kind": exits.LAUNCHER_KILLED,
+            "reason": reason,
+            "exitCode": code,
+            "ended": now,
+            "cause": record.get("cause") or cause,
+        }
+        self.run.files.write_task(task, {**record, **final})
         self.run.note("failed", reason, task)
         message = {"run": self.run.id, "tell": "failed", "cause": cause}
         for peer in self.open:
             if peer != task and alive(self.record(peer).get("launcher")):
                 try:
-                    launcher.ask(launcher.control_address(self.plan, peer), message)
+                    launcher.ask(launch_plan.control_address(self.plan, peer), message)
                 except (OSError, ValueError) as error:
                     self.run.note("warning", f"could not be told of it: {error}", peer)
 
@@ -117,6 +133,6 @@ def main(path: str) -> int:
     from tfcluster.backends.local.backend import BACKEND
 
     status = BACKEND.observe(run)
-    run.note(status.state, json.dumps(status.result) if status.result else "", None)
+    run.note(status.state, "", data=status.result)
     run.settle(status)
     return 0
