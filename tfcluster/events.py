@@ -11,6 +11,16 @@ ENDED = frozenset({"succeeded", "failed", "stopped"})
 SCHEMA_VERSION = 1
 
 
+LARGEST_NUMBER = 1e18  # integers have no limit in JSON; no step or rate is as large as this
+MAY_DIVERGE = frozenset({"loss", "accuracy"})  # NaN is what a training that fails has to say
+
+
+def is_number(value: Any, *, finite: bool) -> bool:
+    if isinstance(value, float) and not finite:
+        return True
+    return type(value) in (int, float) and -LARGEST_NUMBER < value < LARGEST_NUMBER
+
+
 @dataclass(frozen=True)
 class Progress:
     """How far a task says it is; every field is optional because programs differ."""
@@ -28,8 +38,7 @@ class Progress:
         known = {
             entry.name: data[entry.name]
             for entry in fields(cls)
-            if isinstance(data.get(entry.name), int | float)
-            and not isinstance(data.get(entry.name), bool)
+            if is_number(data.get(entry.name), finite=entry.name not in MAY_DIVERGE)
         }
         return cls(**known)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tfcluster.archive import Run, runs_of
 from tfcluster.backends.docker.containers import container_of, labels, output_volume
 from tfcluster.backends.docker.engines import Engine, Unreachable, translated
-from tfcluster.backends.docker.logs import TaskReader, read_once
+from tfcluster.backends.docker.logs import TaskReader, read_to_end
 from tfcluster.backends.docker.site import (
     clean_site,
     create,
@@ -79,9 +79,8 @@ def retire(engine: Engine, run: Run, plan: Plan, tasks: Sequence[str]) -> None:
     chosen = {task: there[task] for task in tasks if task in there}
     stop_containers(engine, list(chosen.values()), plan.stop_grace, lambda: True)
     for task, container in chosen.items():
-        reader = TaskReader(run, task)
-        read_once(engine, reader, container["Id"])
-        reader.close()
+        with contextlib.closing(TaskReader(run, task)) as reader:
+            read_to_end(engine, reader, container["Id"])
         with translated(engine, task):
             remove_container(engine, container["Id"])
 

@@ -92,6 +92,8 @@ def container_of(
     arguments = [f"{LAUNCH}/launcher.py", "--plan", f"{LAUNCH}/launch.json", "--task", task]
     if report:
         arguments += ["--report", "--attempt", str(attempt), "--restarts-used", str(failures)]
+        # Its record is not needed; its exit code then says whether the launcher itself was killed.
+        arguments += ["--final", "/dev/null"]
     hosts = {host["name"]: host["address"] for host in plan.site["hosts"]}
     ports = made["ports"][index]
     return Container(

@@ -279,15 +279,17 @@ def stop_containers(
                 left.append(container["Id"])
         return left
 
-    with translated(engine, "stopping"):
-        left = signal_all("SIGTERM")
-        deadline = time.monotonic() + grace + 1.0
+    def wait_for(left: list[str], seconds: float, keep_going: Callable[[], bool]) -> list[str]:
+        deadline = time.monotonic() + seconds
         while left and time.monotonic() < deadline and keep_going():
             running = {item["Id"] for item in engine.api.containers(filters={"id": left})}
             left = [identifier for identifier in left if identifier in running]
             time.sleep(0.05)
-        if left:
-            signal_all("SIGKILL")
+        return left
+
+    with translated(engine, "stopping"):
+        if wait_for(signal_all("SIGTERM"), grace + 1.0, keep_going):
+            wait_for(signal_all("SIGKILL"), CLEAN_PATIENCE, lambda: True)
 
 
 # -- Afterwards --------------------------------------------------------------------------------
