@@ -23,14 +23,9 @@ from tfcluster.backends.docker.containers import (
 from tfcluster.backends.docker.engines import Engine, Unreachable, translated
 from tfcluster.backends.docker.exec import run_inside, tell
 from tfcluster.backends.docker.follow import read_ended
+from tfcluster.backends.docker.lifecycle import stop_containers
 from tfcluster.backends.docker.logs import TaskReader
-from tfcluster.backends.docker.site import (
-    clean_site,
-    engines,
-    run_engines,
-    stop_containers,
-    stored_plan,
-)
+from tfcluster.backends.docker.site import clean_site, engines, run_engines, stored_plan
 from tfcluster.backends.docker.status import containers_of
 from tfcluster.backends.keeping import alive, sole_reader, stale, start_keeper, taken_over
 from tfcluster.backends.logfiles import read_logs

@@ -20,17 +20,10 @@ from tfcluster.backends.docker.decisions import Container, Seen, Step, decide, s
 from tfcluster.backends.docker.engines import Engine, Unreachable
 from tfcluster.backends.docker.exec import tell
 from tfcluster.backends.docker.follow import Follower
+from tfcluster.backends.docker.lifecycle import create, remove_container, start
 from tfcluster.backends.docker.logs import TaskReader
 from tfcluster.backends.docker.reports import was_stopped
-from tfcluster.backends.docker.site import (
-    clean_site,
-    create,
-    engines,
-    remove_container,
-    run_engines,
-    start,
-    stored_plan,
-)
+from tfcluster.backends.docker.site import clean_site, engines, run_engines, stored_plan, tasks_on
 from tfcluster.backends.docker.status import ALIVE, REMOVED, Ending, containers_of, words_for
 from tfcluster.backends.keeping import announce_keeper, sole_reader
 from tfcluster.backends.records import run_status
@@ -48,6 +41,7 @@ class Keeper:
     def __init__(self, run: Run, plan: Plan):
         self.run, self.plan = run, plan
         self.engines = engines(plan)
+        self.hosts = {task: host for host in self.engines for task in tasks_on(plan, host)}
         self.readers = {task: TaskReader(run, task) for task in plan.task_names}
         self.followers: dict[str, Follower] = {}
         self.lost: dict[str, float] = {}  # hosts whose engine is away, since when
@@ -57,10 +51,6 @@ class Keeper:
     @property
     def open(self) -> list[str]:
         return [task for task, reader in self.readers.items() if not reader.over]
-
-    def host_of(self, task: str) -> str:
-        role, _, index = task.rpartition("-")
-        return str(self.plan.role(role).container["hosts"][int(index)])
 
     def keep(self) -> None:
         announced = False
@@ -76,7 +66,7 @@ class Keeper:
 
     def look(self, host: str, engine: Engine) -> None:
         """One look at one engine."""
-        tasks = [task for task in self.open if self.host_of(task) == host]
+        tasks = [task for task in self.open if self.hosts[task] == host]
         try:
             there = containers_of(engine, self.run)
         except Unreachable as error:
@@ -238,7 +228,7 @@ class Keeper:
 
     def tell(self, task: str, message: dict[str, Any]) -> None:
         try:
-            tell(self.engines[self.host_of(task)], self.plan, task, message)
+            tell(self.engines[self.hosts[task]], self.plan, task, message)
         except TfclusterError as error:
             self.run.note("warning", f"could not be told: {error.message}", task)
 
