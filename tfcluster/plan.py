@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from tfcluster.archive import Run
 from tfcluster.errors import MissingError
@@ -22,7 +22,7 @@ from tfcluster.redaction import looks_secret, redacted_argv
 if TYPE_CHECKING:
     from tfcluster.spec.model import JobSpec, RoleSpec
 
-VERSION = 1  # of plan.json
+VERSION = 2  # of plan.json
 ROLE_ORDER = ("chief", "ps", "worker", "evaluator")
 
 
@@ -143,10 +143,10 @@ class Plan:
             for index in range(role.replicas)
         }
 
-    def launch(self, run: str) -> dict[str, Any]:
+    def launch(self, run: str) -> launch_plan.LaunchPlan:
         """What launchers read."""
         return {
-            "version": 1,
+            "version": launch_plan.PLAN_VERSION,
             "job": self.job,
             "run": run,
             "success": list(self.success),
@@ -172,7 +172,7 @@ class Plan:
         """One task by name."""
         launch = self.launch(run)
         try:
-            role, index = launch_plan.split_task(cast(launch_plan.LaunchPlan, launch), name)
+            role, index = launch_plan.split_task(launch, name)
         except ValueError:
             raise MissingError(
                 f'job "{self.job}" has no task "{name}"', hint=known_tasks(self)
@@ -219,7 +219,7 @@ def role_from_dict(data: Mapping[str, Any]) -> RolePlan:
 # -- What a task is started with ---------------------------------------------------------------
 
 
-def launch_role(role: RolePlan) -> dict[str, Any]:
+def launch_role(role: RolePlan) -> launch_plan.LaunchRole:
     return {
         "replicas": role.replicas,
         "argv": list(role.argv),
@@ -242,16 +242,15 @@ def launch_role(role: RolePlan) -> dict[str, Any]:
     }
 
 
-def filled_task(launch: Mapping[str, Any], role: RolePlan, index: int) -> Task:
-    data = cast(launch_plan.LaunchPlan, dict(launch))
-    env = launch_plan.program_env(data, role.role, index)
+def filled_task(launch: launch_plan.LaunchPlan, role: RolePlan, index: int) -> Task:
+    env = launch_plan.program_env(launch, role.role, index)
     return Task(
         name=f"{role.role}-{index}",
         role=role.role,
         index=index,
         address=role.addresses[index],
         control=role.control[index],
-        argv=tuple(launch_plan.program_argv(data, role.role, index)),
+        argv=tuple(launch_plan.program_argv(launch, role.role, index)),
         env=env,
         tf_config=json.loads(env["TF_CONFIG"]),
         resources=role.resources,

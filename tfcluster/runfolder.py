@@ -35,16 +35,16 @@ from tfcluster import files
 from tfcluster.errors import DamagedFile
 from tfcluster.events import SCHEMA_VERSION, Event, JobStatus
 from tfcluster.launch import plan as launch
+from tfcluster.launch import proof
 from tfcluster.launch import record as task_record
 from tfcluster.runrecord import VERSION as RECORD_VERSION
 from tfcluster.runrecord import RunRecord
 
 KEEPER_VERSION = 1
 ENGINES_VERSION = 1
-KEY_BYTES = 32
-# What the launcher of this version writes; its predecessor wrote no version into task records.
-LAUNCH_VERSIONS = (1, launch.VERSION)
-TASK_VERSIONS = (1, task_record.VERSION)
+# What the launcher of this version writes.
+LAUNCH_VERSIONS = (launch.PLAN_VERSION,)
+TASK_VERSIONS = (task_record.RECORD_VERSION,)
 NONE = type(None)
 TASK_SHAPE: dict[str, tuple[type, ...]] = {
     "state": (str,),
@@ -170,8 +170,7 @@ class RunFolder:
         """The launch plan; whoever needs it calls `require_launch`."""
 
         def parse(data: dict[str, Any]) -> launch.LaunchPlan:
-            if data["version"] == launch.VERSION:
-                launch.check_plan(data)
+            launch.check_plan(data)
             files.check_shape(data, {"run": (str,), "job": (str,), "roles": (dict,)})
             if data["run"] != self.path.name:
                 raise ValueError(f"it belongs to run {data['run']}")
@@ -194,14 +193,23 @@ class RunFolder:
         """The key that launchers and commands of this run share, made if there is none yet."""
         found = self.read_key()
         if found is None:
-            found = os.urandom(KEY_BYTES)
-            files.write_bytes(self.key_file, found)
+            found = proof.make_key()
+            files.write_bytes(self.key_file, found.hex().encode() + b"\n")
         return found
 
     def read_key(self) -> bytes | None:
-        found = files.read_bytes(self.key_file)
-        if found is not None and len(found) != KEY_BYTES:
-            raise DamagedFile(self.key_file, f"holds {len(found)} bytes instead of {KEY_BYTES}")
+        text = files.read_bytes(self.key_file)
+        if text is None:
+            return None
+        try:
+            return proof.parse_key(text)
+        except ValueError as error:
+            raise DamagedFile(self.key_file, str(error)) from None
+
+    def require_key(self) -> bytes:
+        found = self.read_key()
+        if found is None:
+            raise DamagedFile(self.key_file, "is missing", hint="run: tfcluster up")
         return found
 
     # -- Tasks
@@ -217,13 +225,11 @@ class RunFolder:
             return cast(task_record.TaskRecord, data)
 
         path = self.task_file(task)
-        return files.read_versioned(
-            path, parse, versions=TASK_VERSIONS, key="version", unversioned=TASK_VERSIONS[0]
-        )
+        return files.read_versioned(path, parse, versions=TASK_VERSIONS, key="version")
 
     def write_task(self, task: str, record: Mapping[str, Any]) -> None:
         files.refuse_link(self.tasks)
-        files.write_object(self.task_file(task), {**record, "version": task_record.VERSION})
+        files.write_object(self.task_file(task), {**record, "version": task_record.RECORD_VERSION})
 
     def forget_tasks(self, tasks: Iterable[str]) -> None:
         """Before these tasks are started as new ones."""

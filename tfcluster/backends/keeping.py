@@ -28,15 +28,9 @@ MARK = "TFCLUSTER_RUN_FOLDER"  # in the environment of everything that a run sta
 def start_keeper(run: Run, module: str, folder: str = "/") -> None:
     """Start `module`.main(run folder) in the background; returns when it says that it watches."""
     run.files.forget_keeper()
-    # Not `-m`: a folder of the user's that happens to be called tfcluster must not be run.
-    package = str(Path(tfcluster.__file__).parent.parent)
-    code = (
-        f"import sys; sys.path.append({package!r}); "
-        f"from {module} import main; sys.exit(main(sys.argv[1]))"
-    )
     with os.fdopen(open_append(run.files.keeper_log), "ab") as log:
         keeper = subprocess.Popen(
-            [sys.executable, "-I", "-c", code, str(run.path)],
+            [*python_running(module), str(run.path)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -54,6 +48,30 @@ def start_keeper(run: Run, module: str, folder: str = "/") -> None:
         if time.monotonic() > deadline:
             raise WaitTimeout(f"the run's keeper did not start within {START_DEADLINE:g} s")
         time.sleep(0.02)
+
+
+def python_running(module: str) -> list[str]:
+    """A command that calls a module's main with the arguments that follow.
+
+    Not `-m`: a folder of the user's that happens to be called tfcluster must not be run.
+    """
+    package = str(Path(tfcluster.__file__).parent.parent)
+    code = (
+        f"import os, sys; sys.path.append({package!r}); "
+        f"from {module} import main; os._exit(main(*sys.argv[1:]))"
+    )
+    return [sys.executable, "-I", "-c", code]
+
+
+def sweep(run: Run, task: str | None = None) -> None:
+    """Kill what carries the run's mark (and the task's name): also what nobody wrote down."""
+    import psutil
+
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            found = process.environ()
+            if found.get(MARK) == str(run.path) and task in (None, found.get("TFCLUSTER_TASK")):
+                process.kill()
 
 
 def announce_keeper(run: Run) -> None:

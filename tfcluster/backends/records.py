@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from tfcluster.archive import Run
+from tfcluster.backends.reports import claim_in
 from tfcluster.errors import UsageError
 from tfcluster.events import (
     ENDED,
@@ -153,6 +154,8 @@ class TaskRecord:
         self.guard = threading.RLock()
         self.written = 0.0
         self.dirty = False
+        self.warned: set[str] = set()
+        self.key = run.files.require_key()
 
     @property
     def over(self) -> bool:
@@ -188,16 +191,28 @@ class TaskRecord:
 
     def understand(self, line: bytes, when: float | None = None) -> None:
         """Take up what a line of the program says; `when` it did, if not just now."""
-        if line.startswith(lines.PROGRESS):
-            progress = lines.parse_said(line[len(lines.PROGRESS) :])
-            if progress is not None:
-                self.later(progress=progress, progressed=when or time.time())
-        elif line.startswith(lines.RESULT):
-            result = lines.parse_said(line[len(lines.RESULT) :])
-            if result is not None:
-                self.update(result=result)
+        claimed = claim_in(line)
+        if claimed:
+            self.take_claim(claimed, line, when or time.time())
         elif line and not line.startswith(b"tfcluster:"):
             self.lines.append(line[:500].decode("utf-8", "replace").rstrip("\r"))
+
+    def take_claim(self, claimed: str, line: bytes, when: float) -> None:
+        """A program's progress or result, if it is sound and of a size that can be kept."""
+        said = line.partition(b" ")[2]
+        if len(said) > lines.MOST_OBJECT:
+            if claimed not in self.warned:
+                self.warned.add(claimed)
+                words = f"a {claimed} of more than {lines.MOST_OBJECT >> 10} KiB is ignored"
+                self.run.note("warning", words, self.task)
+            return
+        found = lines.parse_said(said)
+        if found is None:
+            return
+        if claimed == "progress":
+            self.later(progress=found, progressed=when)
+        else:
+            self.update(result=found)
 
     def file(self, attempt: int) -> int:
         """The log file of an attempt, open for appending."""

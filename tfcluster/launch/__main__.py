@@ -76,8 +76,8 @@ def read_plan(path: str) -> LaunchPlan:
         return check_plan(json.load(file))
 
 
-def main(argv: Optional[List[str]] = None) -> int:
-    options = parse_arguments(argv)
+def main(*argv: str) -> int:
+    options = parse_arguments(list(argv))
     at = options.plan
     try:
         plan = read_plan(options.plan)
@@ -100,4 +100,4 @@ def main(argv: Optional[List[str]] = None) -> int:
 
 if __name__ == "__main__":
     # Not sys.exit: threads that still talk to peers must neither delay nor garble the end.
-    os._exit(main())
+    os._exit(main(*sys.argv[1:]))

@@ -31,13 +31,21 @@ def make_key() -> bytes:
     return os.urandom(KEY_BYTES)
 
 
-def read_key(path: str) -> bytes:
-    """The run's key; ValueError if the file holds none."""
-    with open(path, "rb") as file:
-        key = bytes.fromhex(file.read(4 * KEY_BYTES).decode("ascii", "replace").strip())
+def parse_key(text: bytes) -> bytes:
+    """A key from its hexadecimal digits; ValueError if these are none, or too few."""
+    try:
+        key = bytes.fromhex(text.decode("ascii", "replace").strip())
+    except ValueError:
+        key = b""
     if len(key) < 16:
-        raise ValueError("this is no key: expected at least 32 hexadecimal digits")
+        raise ValueError("holds no key: expected at least 32 hexadecimal digits")
     return key
+
+
+def read_key(path: str) -> bytes:
+    """The run's key from its file."""
+    with open(path, "rb") as file:
+        return parse_key(file.read(4 * KEY_BYTES))
 
 
 def prove(key: bytes, *parts: bytes) -> bytes:

@@ -66,6 +66,7 @@ class TaskRecord(TypedDict, total=False):
     silent: Dict[str, float]  # at the hub: tasks that do not answer, since when
     # Written by the keepers of container backends, which read the rest from log streams:
     container: Optional[str]  # whose output was read last: a container's id or a pod's uid
+    containerExit: Optional[int]  # how that container ended, as the engine says
     stateStamp: str  # the engine's time of the last state taken in
     base: int  # how many attempts earlier pods of the task have logged
     offset: Optional[int]  # what to add to a pod's own count of attempts

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from tfcluster.archive import Run, latest_run
 from tfcluster.backends import Backend
@@ -21,14 +21,11 @@ from tfcluster.backends.docker.containers import (
 )
 from tfcluster.backends.docker.engines import Engine, Unreachable, translated
 from tfcluster.backends.docker.exec import run_inside, tell
-from tfcluster.backends.docker.logs import TaskReader, read_once
-from tfcluster.backends.docker.site import (
-    clean_site,
-    engines,
-    run_engines,
-    stop_containers,
-)
-from tfcluster.backends.docker.status import containers_of, death_of
+from tfcluster.backends.docker.follow import read_ended
+from tfcluster.backends.docker.lifecycle import stop_containers
+from tfcluster.backends.docker.logs import TaskReader
+from tfcluster.backends.docker.site import clean_site, engines, run_engines
+from tfcluster.backends.docker.status import containers_of
 from tfcluster.backends.keeping import alive, sole_reader, stale, start_keeper, taken_over
 from tfcluster.backends.logfiles import read_logs
 from tfcluster.backends.records import refuse_ended, run_status, settle_stopped
@@ -63,7 +60,7 @@ class DockerBackend(Backend):
         provide_images(self.plan(spec, None, base), say)
         run = latest_run(spec.name)
         if run is not None and run.backend == "docker" and is_unkept(run):
-            say("Nobody watched over the run any more (a reboot?); watching again")
+            say("The run's keeper was gone (a reboot?); watching again")
             start_keeper(run, KEEPER)
 
     def apply(self, run: Run, plan: Plan, changes: Sequence[Change]) -> None:
@@ -95,25 +92,17 @@ class DockerBackend(Backend):
         return run_status(run, plan, lost=lost)
 
     def _catch_up(self, run: Run, plan: Plan) -> dict[str, str]:
-        """Without a keeper, read what the engines have; the tasks that nobody will bring back."""
+        """Without a keeper, read what the engines have; why some tasks will not come back."""
         lost: dict[str, str] = {}
-        there: dict[str, tuple[Engine, dict[str, Any]]] = {}
+        there: dict[str, tuple[Engine, str]] = {}
         for engine in engines(plan).values():
             found = containers_of(engine, run)
-            there.update({task: (engine, container) for task, container in found.items()})
+            there.update({task: (engine, container["Id"]) for task, container in found.items()})
         for task in plan.task_names:
-            reader = TaskReader(run, task)
-            words = "was never started"
-            if task in there and not reader.over:
-                engine, container = there[task]
-                read_once(engine, reader, container["Id"])
-                if container["State"] == "running":
-                    continue
-                reader.settle()
-                words = death_of(engine, container)[1]
-            if not reader.over and stale(run):
-                lost[task] = f"{words}, and the run's keeper is gone"
-            reader.close()
+            with contextlib.closing(TaskReader(run, task)) as reader:
+                words = read_ended(*there[task], reader) if task in there else "was never started"
+                if words and not reader.over and stale(run):
+                    lost[task] = f"{words}, and the run's keeper is gone"
         return lost
 
     # -- logs, exec, restart
@@ -124,7 +113,7 @@ class DockerBackend(Backend):
 
     def exec(self, run: Run, task: str, argv: Sequence[str]) -> int:
         plan, engine = self._where(run, task)
-        launch = cast(launch_plan.LaunchPlan, container_launch(plan, run.id))
+        launch = container_launch(plan, run.id)
         role, index = launch_plan.split_task(launch, task)
         env = launch_plan.program_env(launch, role, index)
         folder = launch["roles"][role]["workdir"]
@@ -166,11 +155,8 @@ class DockerBackend(Backend):
         there = containers_of(engine, run)
         stop_containers(engine, list(there.values()), grace, keep_going)
         for task, container in there.items():
-            reader = TaskReader(run, task)
-            if not reader.over:
-                read_once(engine, reader, container["Id"])
-                reader.settle()
-            reader.close()
+            with contextlib.closing(TaskReader(run, task)) as reader:
+                read_ended(engine, container["Id"], reader)
         clean_site(engine, run)
 
     # -- what the tasks wrote

@@ -85,7 +85,7 @@ class KubernetesBackend(Backend):
 
         cluster = self._cluster(plan.site["context"], plan.site["namespace"])
         run.update(context=cluster.context, namespace=cluster.namespace)
-        text = render_kubernetes(plan)
+        text = render_kubernetes(plan, run.files.require_key())
         run.files.write_manifests(text)
         docs = documents(text)
         fresh = all(change.action == "create" for change in changes)
@@ -115,7 +115,7 @@ class KubernetesBackend(Backend):
         cluster = (
             self._cluster_of(run) if run else self._cluster(site["context"], site["namespace"])
         )
-        docs = documents(render_kubernetes(plan))
+        docs = documents(render_kubernetes(plan, run.files.require_key() if run else None))
         selector = selector_of(run) if run else None
         return review.review(cluster, docs, selector, plan.site["gang"])
 

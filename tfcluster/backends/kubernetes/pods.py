@@ -152,7 +152,11 @@ def volumes_of(
         volumes.append({"name": name, **volume})
 
     if config is not None:
-        sources = [{"configMap": {"name": name}} for name in (f"{plan.job}-launcher", config)]
+        sources: list[dict[str, Any]] = [
+            {"configMap": {"name": name}} for name in (f"{plan.job}-launcher", config)
+        ]
+        item = {"key": "control.key", "path": "control.key", "mode": 0o440}
+        sources.append({"secret": {"name": f"{plan.job}-control", "items": [item]}})
         add("tfcluster", "/tfcluster", {"projected": {"sources": sources}}, read_only=True)
     add("tmp", "/tmp", {"emptyDir": {}})
     if role.container["shm"] and config is not None:

@@ -6,15 +6,14 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfcluster import launcher
 from tfcluster.backends.kubernetes import yaml_text
 from tfcluster.backends.kubernetes.gang import gang_of, named
 from tfcluster.backends.kubernetes.pods import pod_view, volumes_of
+from tfcluster.launch.bundle import source
 from tfcluster.plan import Plan, RolePlan, launch_role
-from tfcluster.render import environment
+from tfcluster.render import control_key, environment
 
 if TYPE_CHECKING:
     import jinja2
@@ -27,9 +26,12 @@ KILLED = (130, 134, 137, 139, TOLD_TO_GO)
 DEADLINE_SLACK = 60.0
 
 
-def render_kubernetes(plan: Plan) -> str:
-    """The whole job as YAML documents, in the order in which they are best created."""
-    values = shared(plan)
+def render_kubernetes(plan: Plan, key: bytes | None = None) -> str:
+    """The whole job as YAML documents, in the order in which they are best created.
+
+    `key` is what its launchers prove themselves with: the run's, or one for what is rendered.
+    """
+    values = shared(plan, key)
     return template("kubernetes/job.yaml.j2").render(
         summary=summary(plan),
         commons=render_commons(values, service=True),
@@ -46,9 +48,8 @@ def summary(plan: Plan) -> str:
 
 def render_commons(values: Mapping[str, Any], *, service: bool) -> str:
     """What all roles share: the launcher, the names, who may connect."""
-    source = Path(launcher.__file__).read_text(encoding="utf-8")
     commons = template("kubernetes/commons.yaml.j2")
-    return commons.render(launcher=source, service=service, **values).rstrip("\n")
+    return commons.render(launcher=source(), service=service, **values).rstrip("\n")
 
 
 def template(name: str) -> jinja2.Template:
@@ -63,7 +64,7 @@ def template(name: str) -> jinja2.Template:
     return env.get_template(name)
 
 
-def shared(plan: Plan) -> dict[str, Any]:
+def shared(plan: Plan, key: bytes | None = None) -> dict[str, Any]:
     """What every template may use."""
 
     def head(name: str, role: str | None = None) -> dict[str, Any]:
@@ -72,6 +73,7 @@ def shared(plan: Plan) -> dict[str, Any]:
 
     return {
         "plan": plan,
+        "key": (key or control_key(plan)).hex(),
         "head": head,
         "labels": lambda role=None: labels(plan, role),
         "selector": selector(plan),
@@ -217,14 +219,18 @@ def launch_json(plan: Plan, role: RolePlan, hosts: Hosts) -> str:
     So it changes only when the role itself changes, and stays small whatever the number of tasks.
     """
     launch = plan.launch(plan.site["run"])
-    launch["roles"] = {
-        other.role: {
-            **(own_entry(other) if other.role == role.role else {"replicas": other.replicas}),
-            "addresses": f"{hosts(plan, other.role)}:{plan.site['ports']['tensorflow']}",
-            "control": f"{hosts(plan, other.role)}:{plan.site['ports']['control']}",
+    ports = plan.site["ports"]
+    launch["roles"] = {}
+    for other in plan.roles:
+        named = hosts(plan, other.role)
+        where: RoleAddresses = {
+            "replicas": other.replicas,
+            "addresses": f"{named}:{ports['tensorflow']}",
+            "control": f"{named}:{ports['control']}",
+            "serves": other.serves,
         }
-        for other in plan.roles
-    }
+        own: LaunchRole = {**own_entry(other), **where} if other.role == role.role else {**where}
+        launch["roles"][other.role] = own
     return spread_out(launch)
 
 
@@ -237,7 +243,7 @@ def spread_out(value: Any, depth: int = 0) -> str:
     return "{\n" + ",\n".join(items) + "\n" + "  " * depth + "}"
 
 
-def own_entry(role: RolePlan) -> dict[str, Any]:
+def own_entry(role: RolePlan) -> LaunchRole:
     # The memory limit is the container's, and GPUs may come as claims.
     devices = role.resources.gpus > 0 or bool(role.container["claims"])
     return {**launch_role(role), "memory_limit": None, "mask_gpus": not devices}

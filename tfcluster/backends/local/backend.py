@@ -8,24 +8,23 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from tfcluster import launcher
 from tfcluster.archive import Run
 from tfcluster.backends import Backend
-from tfcluster.backends.keeping import MARK, alive, stale, start_keeper, stop_keeper, watched
+from tfcluster.backends.keeping import alive, stale, start_keeper, stop_keeper, sweep, watched
 from tfcluster.backends.logfiles import read_logs
 from tfcluster.backends.records import job_status, observed, refuse_ended, settle_stopped
 from tfcluster.errors import TfclusterError
-from tfcluster.events import ENDED, JobStatus, LogLine, LogQuery, Observed
+from tfcluster.events import JobStatus, LogLine, LogQuery, Observed
 from tfcluster.files import make_folder
 from tfcluster.launch import exits
 from tfcluster.launch import plan as launch_plan
 from tfcluster.launch.record import Process, TaskRecord
 from tfcluster.launch.system import signal_group
+from tfcluster.launch.wire import ask
 
 if TYPE_CHECKING:
     from tfcluster.changes import Change
@@ -76,23 +75,12 @@ class LocalBackend(Backend):
             return JobStatus(run.job, run.id, "local", state)
         kept = watched(run) or not stale(run)
         names = launch_plan.tasks_of(launch)
-        with ThreadPoolExecutor(min(16, len(names))) as pool:
-            records = list(pool.map(lambda task: self._snapshot(run, launch, task), names))
+        records = [run.files.read_task(task) or {} for task in names]
         tasks = tuple(
             seen_locally(launch, task, record, kept)
             for task, record in zip(names, records, strict=True)
         )
         return job_status(run, tasks, records)
-
-    def _snapshot(self, run: Run, launch: launch_plan.LaunchPlan, task: str) -> TaskRecord:
-        """The launcher's own answer if it lives, else the record it left."""
-        record: TaskRecord = run.files.read_task(task) or {}
-        if record and record["state"] not in ENDED and alive(record.get("launcher")):
-            with contextlib.suppress(OSError, ValueError):
-                question = {"run": run.id, "ask": "state"}
-                answer = launcher.ask(launch_plan.control_address(launch, task), question)
-                return cast(TaskRecord, answer)
-        return record
 
     # -- logs, exec, restart
 
@@ -117,7 +105,7 @@ class LocalBackend(Backend):
         refuse_ended(self.observe(run), tasks)
         for task in tasks:
             address = launch_plan.control_address(launch, task)
-            launcher.ask(address, {"run": run.id, "tell": "restart"})
+            ask(address, run.files.require_key(), task, {"tell": "restart"})
 
     # -- delete
 
@@ -171,16 +159,6 @@ def wait_gone(processes: Sequence[Process], seconds: float, keep_going: Callable
         if time.monotonic() > deadline or not keep_going():
             return
         time.sleep(0.02)
-
-
-def sweep(run: Run) -> None:
-    """Kill whatever carries the run's mark: also what a killed command never wrote down."""
-    import psutil
-
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.environ().get(MARK) == str(run.path):
-                process.kill()
 
 
 BACKEND = LocalBackend()

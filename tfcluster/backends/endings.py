@@ -1,0 +1,78 @@
+"""How a job ends, read off the records of its tasks: what a keeper may say, and carry out.
+
+Launchers end a job among themselves. A keeper knows more in two cases: a task's launcher was killed
+before it could say how its task ended, and a launcher does not answer although the job is over.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tfcluster.launch import exits
+from tfcluster.launch.record import Cause, TaskRecord
+
+SPEAK_AFTER = 2.0  # seconds that launchers have to tell each other
+OVERDUE = 35.0  # seconds after which a launcher that has not ended its task never will
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Which tasks have succeeded, what failed first, and whether that decides about the job."""
+
+    succeeded: tuple[str, ...]
+    cause: Cause | None
+    decided: bool
+
+    def messages(self) -> list[dict[str, Any]]:
+        """What to tell a launcher, so that all of them know."""
+        found: list[dict[str, Any]] = []
+        if self.succeeded:
+            found.append({"tell": "finished", "tasks": list(self.succeeded)})
+        if self.cause is not None:
+            found.append({"tell": "failed", "cause": self.cause})
+        return found
+
+    def rule_for(self, task: str) -> TaskRecord:
+        """How a task ends whose launcher does not carry out the rule itself."""
+        words = "its launcher did not answer and was ended"
+        now = time.time()
+        if self.cause is None:
+            return {
+                "task": task,
+                "state": "succeeded",
+                "kind": exits.JOB_DONE,
+                "exitCode": 0,
+                "reason": f"the job is done; {words}",
+                "ended": now,
+                "cause": None,
+            }
+        first = f"{self.cause['task']} failed ({self.cause['reason']})"
+        return {
+            "task": task,
+            "state": "stopped",
+            "kind": exits.PEER_FAILED,
+            "exitCode": exits.EXIT_PEER_FAILED,
+            "reason": f"stopped because {first}; {words}",
+            "ended": now,
+            "cause": self.cause,
+        }
+
+
+def ends_of(records: Mapping[str, TaskRecord], required: Iterable[str]) -> Ends:
+    """What the records of all tasks say about the end of their job."""
+    succeeded = tuple(
+        task
+        for task, record in records.items()
+        if record.get("state") == "succeeded" and record.get("kind") != exits.JOB_DONE
+    )
+    causes = [
+        cause
+        for record in records.values()
+        if record.get("state") == "failed" and (cause := record.get("cause"))
+    ]
+    cause = min(causes, key=lambda found: found["time"]) if causes else None
+    done = all(records.get(task, {}).get("state") == "succeeded" for task in required)
+    return Ends(succeeded, cause, decided=done or cause is not None)
