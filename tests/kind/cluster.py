@@ -47,10 +47,10 @@ def make_namespace(name: str, **labels: str) -> None:
     kubectl("apply", "-f", "-", stdin=json.dumps(doc))
 
 
-def restricted(name: str) -> None:
+def restricted(name: str, **rights: bool) -> None:
     """A namespace that admits only restricted pods, and somebody with the documented Role."""
     make_namespace(name, **{"pod-security.kubernetes.io/enforce": "restricted"})
-    text = render_rbac(namespace=name, service_account="tester")
+    text = render_rbac(namespace=name, service_account="tester", **rights)
     kubectl("apply", "-f", "-", stdin=text)
 
 

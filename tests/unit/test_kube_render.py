@@ -310,7 +310,7 @@ def test_values_stay_values_whatever_they_are(value, argument, label):
     assert task_of(docs, "worker")["image"] == spec["image"]
     assert pod_of(docs, "worker")["spec"]["nodeSelector"] == {"k": label}
     assert pod_of(docs, "worker")["metadata"]["annotations"]["a"] == label
-    labels = found(docs, "Job", "small-worker")["metadata"]["labels"]
+    labels = pod_of(docs, "worker")["metadata"]["labels"]
     assert labels["kueue.x-k8s.io/queue-name"] == f"q{label}"
 
 

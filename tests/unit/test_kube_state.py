@@ -6,14 +6,11 @@ import json
 
 import pytest
 
-from tfcluster.backends.kubernetes import state
+from tfcluster.backends.kubernetes.endings import given_up, how_it_ended, is_final
+from tfcluster.backends.kubernetes.run import HINTS, hint_for
 from tfcluster.backends.kubernetes.state import (
     create_problem,
-    given_up,
-    hint_for,
-    how_it_ended,
     indexes,
-    is_final,
     node_doubt,
     pod_problem,
     seconds,
@@ -270,5 +267,5 @@ def test_times_are_utc():
 
 
 def test_every_kind_of_problem_has_a_hint():
-    kinds = {"unschedulable", "image", "config", "mount", "quota", "security", "refused", "slow"}
-    assert kinds <= set(state.HINTS)
+    kinds = {"unschedulable", "image", "config", "mount", "quota", "security", "refused"}
+    assert kinds | {"slow", "unmanaged"} == set(HINTS)

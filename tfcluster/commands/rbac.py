@@ -26,6 +26,9 @@ def command(
         Literal["native", "volcano", "coscheduling"] | None,
         typer.Option(help="With the rights for groups of this scheduler."),
     ] = None,
+    queue: Annotated[
+        bool, typer.Option("--queue", help="With the rights for kubernetes.queue (Kueue).")
+    ] = False,
     nodes: Annotated[
         bool, typer.Option("--nodes", help="With the right to look at nodes, for tfcluster fit.")
     ] = False,
@@ -43,6 +46,7 @@ def command(
             service_account=service_account,
             user=user,
             gang=gang,
+            queue=queue,
             nodes=nodes,
         )
     )

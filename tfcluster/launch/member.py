@@ -165,7 +165,8 @@ class Member:
         if self.leaving_since is None:
             return False
         unheard_of = self.joined_once and not self.verdict_shared
-        if now - self.leaving_since > (max(LINGER, self.patience) if unheard_of else LINGER):
+        longest = max(LINGER, self.patience) if unheard_of else min(LINGER, self.patience)
+        if now - self.leaving_since > longest:
             return True
         if self.verdict is None:
             if self.rank in self.finals and self.parent is not None:

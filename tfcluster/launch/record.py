@@ -73,4 +73,5 @@ class TaskRecord(TypedDict, total=False):
     pod: Optional[Dict[str, Any]]
     problem: Optional[Dict[str, Any]]  # why a pod does not start
     read: List[str]  # uids of the pods whose logs are complete
+    admitted: Optional[float]  # when a queue let it in
     replacing: Optional[str]  # uid of the pod that is being replaced

@@ -64,8 +64,8 @@ def decide(seen: Seen) -> Step:
     if not is_killed(seen.exit_code):
         agrees = (seen.announced == "succeeded") == (seen.exit_code == 0)
         return Step.PUBLISH if seen.announced and agrees else Step.CONCLUDE
-    if seen.stopped and not seen.engine_restarted:
-        return Step.PUBLISH if seen.waited else Step.WAIT
+    if seen.stopped and not seen.engine_restarted and not seen.waited:
+        return Step.WAIT
     if seen.announced and not seen.stopped:
         return Step.PUBLISH
     if seen.engine_restarted:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,13 @@ from tfcluster.backends.docker.lifecycle import create, remove_container, start
 from tfcluster.backends.docker.logs import TaskReader
 from tfcluster.backends.docker.site import clean_site, engines, run_engines, tasks_on
 from tfcluster.backends.docker.status import ALIVE, REMOVED, Ending, containers_of, words_for
+from tfcluster.backends.jobend import Ends, JobWatch, ends_of
 from tfcluster.backends.keeping import announce_keeper, sole_reader
 from tfcluster.backends.records import run_status
 from tfcluster.backends.reports import was_stopped
 from tfcluster.errors import TfclusterError
+from tfcluster.launch import exits
+from tfcluster.launch.record import Cause, TaskRecord
 from tfcluster.plan import Plan, stored_plan
 
 LOOK_EVERY = 0.4
@@ -45,6 +48,8 @@ class Keeper:
         self.followers: dict[str, Follower] = {}
         self.lost: dict[str, float] = {}  # hosts whose engine is away, since when
         self.doubts: dict[str, float] = {}  # tasks that a signal ended: until when to wait
+        required = [task for task in plan.task_names if task.rpartition("-")[0] in plan.success]
+        self.watch = JobWatch(required, plan.stop_grace)
         self.back: set[str] = set()  # hosts whose engine was away at the last look
 
     @property
@@ -56,6 +61,7 @@ class Keeper:
         while self.open:
             for host, engine in self.engines.items():
                 self.look(host, engine)
+            self.look_at_job()
             if not announced:
                 announce_keeper(self.run)
                 announced = True
@@ -108,9 +114,9 @@ class Keeper:
         elif step is Step.CONCLUDE:
             self.conclude(task, seen.code, ending.words)
         elif step is Step.FAIL:
-            self.fail(task, seen.code, ending.words)
+            self.fail(task, seen.code, words_of(seen, ending))
         else:
-            self.replace(task, engine, container, seen, step, ending.words)
+            self.replace(task, engine, container, seen, step, words_of(seen, ending))
 
     def is_being_read(self, task: str, engine: Engine, container: dict[str, Any] | None) -> bool:
         """Whether more will be known of a task than now; starts to read what is not read yet."""
@@ -191,6 +197,7 @@ class Keeper:
                 remove_container(engine, container["Id"])
             made = container_of(self.plan, self.run.id, task, attempt=attempt, failures=failures)
             start(engine, made, create(engine, made))
+            self.watch.note_replaced(task, time.monotonic())
         except Unreachable:
             return  # tried again at the next look
         except TfclusterError as error:
@@ -205,31 +212,53 @@ class Keeper:
         else:
             self.readers[task].conclude(code)
 
-    def fail(self, task: str, code: int, reason: str) -> None:
+    def fail(self, task: str, code: int, reason: str, kind: str = exits.LAUNCHER_KILLED) -> None:
         """Say for the launcher what it can no longer say itself."""
         now = time.time()
         reader = self.readers[task]
-        cause = {"task": task, "exitCode": code, "reason": reason, "time": now}
+        cause: Cause = {"task": task, "kind": kind, "exitCode": code, "reason": reason, "time": now}
         cause["lines"] = list(reader.lines)
         reader.update(
             state="failed",
+            kind=kind,
             reason=reason,
             exitCode=code,
             ended=now,
             cause=reader.record.get("cause") or cause,
         )
         self.run.note("failed", reason, task)
-        message = {"tell": "failed", "cause": cause}
-        peers = self.open
-        if peers:
-            with ThreadPoolExecutor(min(8, len(peers))) as pool:
-                list(pool.map(lambda peer: self.tell(peer, message), peers))
+        self.speak(ends_of(self.records, self.watch.required), self.open)
 
-    def tell(self, task: str, message: dict[str, Any]) -> None:
-        try:
-            tell(self.engines[self.hosts[task]], self.plan, task, message)
-        except TfclusterError as error:
-            self.run.note("warning", f"could not be told: {error.message}", task)
+    # -- The job as a whole
+
+    @property
+    def records(self) -> dict[str, TaskRecord]:
+        return {task: reader.record for task, reader in self.readers.items()}
+
+    def look_at_job(self) -> None:
+        """Speak for the dead, and end what does not hear that the job is over."""
+        duty = self.watch.look(self.records, time.monotonic())
+        for task in duty.brief:
+            self.speak(duty.ends, [task])
+        if duty.tell:
+            self.speak(duty.ends, duty.tell)
+        for task in duty.end:
+            rule = duty.ends.rule_for(task)
+            self.readers[task].update(**rule)
+            self.run.note(rule["state"], rule["reason"], task)
+
+    def speak(self, ends: Ends, peers: Sequence[str]) -> None:
+        """Tell one launcher that answers, and with it all, how tasks ended."""
+        words = ""
+        for peer in peers:
+            try:
+                for message in ends.messages():
+                    tell(self.engines[self.hosts[peer]], self.plan, peer, message)
+                return
+            except TfclusterError as error:
+                words = error.message
+        if words:
+            self.run.note("warning", f"no launcher could be told how tasks ended: {words}")
 
     # -- The end
 
@@ -244,6 +273,14 @@ class Keeper:
         status = run_status(self.run, self.plan, records)
         self.run.note(status.state, "", data=status.result)
         self.run.settle(status)
+
+
+def words_of(seen: Seen, ending: Ending) -> str:
+    """Why a container ended whose launcher did not decide to end."""
+    if not seen.stopped:
+        return ending.words
+    name = signal.Signals(seen.code - 128).name if 128 < seen.code < 160 else "a signal"
+    return f"its launcher was told to stop by {name}, and not by tfcluster"
 
 
 def main(path: str) -> int:

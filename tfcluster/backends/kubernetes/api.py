@@ -30,6 +30,7 @@ PLURALS = {
     "Pod": "pods",
     "PodGroup": "podgroups",
     "Service": "services",
+    "Workload": "workloads",
 }
 
 

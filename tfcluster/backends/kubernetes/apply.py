@@ -9,6 +9,7 @@ from typing import Any
 from tfcluster.archive import Run
 from tfcluster.backends.kubernetes.api import ApiError, Cluster
 from tfcluster.backends.kubernetes.gang import GANGS, gang_of
+from tfcluster.backends.kubernetes.kueue import leave
 from tfcluster.backends.kubernetes.state import job_condition
 from tfcluster.errors import MissingError, TfclusterError, WaitTimeout
 
@@ -82,10 +83,15 @@ def remove_jobs(
     *,
     grace: float,
     keep_going: Callable[[], bool] = lambda: True,
+    group: str | None = None,
 ) -> None:
-    """Delete Jobs and wait until their pods are gone: politely, then surely."""
+    """Delete Jobs and wait until their pods are gone: politely, then surely.
+
+    `group` is their group in a queue, if they are all of it: it is given up with them.
+    """
     for name in names:
         cluster.delete(cluster.path("Job", name, api="batch/v1"))
+    leave(cluster, group)
     chosen = f"{selector},batch.kubernetes.io/job-name in ({','.join(names)})"
     deadline = time.monotonic() + grace + GONE_PATIENCE
     polite = time.monotonic() + grace
@@ -102,6 +108,16 @@ def remove_jobs(
                 hint="is their node up? kubectl get nodes; then try again",
             )
         time.sleep(0.3)
+
+
+def suspend_job(cluster: Cluster, name: str, wanted: bool) -> None:
+    """Have a Job's pods stopped, or started again."""
+    cluster.json(
+        "PATCH",
+        cluster.path("Job", name, api="batch/v1"),
+        body={"spec": {"suspend": wanted}},
+        content="application/merge-patch+json",
+    )
 
 
 def make_room(cluster: Cluster, run: Run, known_runs: set[str], gang: str | None) -> None:

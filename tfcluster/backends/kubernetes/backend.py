@@ -16,9 +16,10 @@ from tfcluster.backends import Backend
 from tfcluster.backends.keeping import sole_reader, stale, start_keeper, stop_keeper, watched
 from tfcluster.backends.kubernetes.run import (
     documents,
-    obstacle,
+    obstacle_of,
     selector_of,
 )
+from tfcluster.backends.kubernetes.site import site_of
 from tfcluster.backends.logfiles import read_logs
 from tfcluster.backends.records import read_records, refuse_ended, run_status, settle_stopped
 from tfcluster.errors import MissingError, TfclusterError
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 KEEPER = "tfcluster.backends.kubernetes.keeper"
 KEEPER_PAUSE = 30.0
-POD_PATIENCE = 20.0  # how long `exec` waits for a pod that is just starting
 LAST_LINES = 10.0  # how long `down` waits for the keeper to have read everything
 
 
@@ -83,7 +83,8 @@ class KubernetesBackend(Backend):
         from tfcluster.backends.kubernetes import apply
         from tfcluster.backends.kubernetes.render import render_kubernetes
 
-        cluster = self._cluster(plan.site["context"], plan.site["namespace"])
+        site = site_of(plan)
+        cluster = self._cluster(site.context, site.namespace)
         run.update(context=cluster.context, namespace=cluster.namespace)
         text = render_kubernetes(plan, run.files.require_key())
         run.files.write_manifests(text)
@@ -93,13 +94,13 @@ class KubernetesBackend(Backend):
         try:
             if fresh:
                 known = {old.id for old in runs_of(run.job)}
-                apply.make_room(cluster, run, known, plan.site["gang"])
+                apply.make_room(cluster, run, known, site.gang)
                 apply.ensure_free(cluster, docs, run)
             if not kept:
                 self._retire(cluster, run, plan, changes)
             apply.apply_all(cluster, docs)
             wanted = [cluster.path_of(doc) for doc in docs]
-            apply.remove(cluster, selector_of(run), plan.site["gang"], wanted)
+            apply.remove(cluster, selector_of(run), site.gang, wanted)
         except BaseException as error:
             self._undo(cluster, run, error, fresh)
             raise
@@ -111,24 +112,27 @@ class KubernetesBackend(Backend):
         from tfcluster.backends.kubernetes import review
         from tfcluster.backends.kubernetes.render import render_kubernetes
 
-        site = plan.site
-        cluster = (
-            self._cluster_of(run) if run else self._cluster(site["context"], site["namespace"])
-        )
+        site = site_of(plan)
+        if run is not None:
+            cluster = self._cluster_of(run)
+        else:
+            cluster = self._cluster(site.context, site.namespace)
         docs = documents(render_kubernetes(plan, run.files.require_key() if run else None))
         selector = selector_of(run) if run else None
-        return review.review(cluster, docs, selector, plan.site["gang"])
+        return review.review(cluster, docs, selector, site.gang)
 
     def _retire(self, cluster: Cluster, run: Run, plan: Plan, changes: Sequence[Change]) -> None:
         """End the Jobs of changed roles, their logs kept by the keeper that still watches."""
         from tfcluster.backends.kubernetes.apply import remove_jobs
+        from tfcluster.backends.kubernetes.kueue import group_of
 
         gone = [change.task for change in changes if change.action in ("replace", "remove")]
         roles = sorted({task.rpartition("-")[0] for task in gone})
         names = [f"{plan.job}-{role}" for role in roles]
         if names:
             run.files.mark_ending()
-            remove_jobs(cluster, selector_of(run), names, grace=plan.stop_grace)
+            group = group_of(plan) if len(roles) == len(plan.roles) else None
+            remove_jobs(cluster, selector_of(run), names, grace=plan.stop_grace, group=group)
             time.sleep(0.5)
         stop_keeper(run)
         run.files.unmark_ending()
@@ -142,7 +146,7 @@ class KubernetesBackend(Backend):
             return
         plan = stored_plan(run)
         with contextlib.suppress(TfclusterError):
-            remove(cluster, selector_of(run), plan.site["gang"] if plan else None)
+            remove(cluster, selector_of(run), site_of(plan).gang if plan else None)
         reason = getattr(error, "message", type(error).__name__)
         run.note("failed", f"could not be started: {reason}")
         run.settle(JobStatus(run.job, run.id, "kubernetes", "failed", ended=time.time()))
@@ -182,17 +186,9 @@ class KubernetesBackend(Backend):
         plan = stored_plan(run)
         if plan is None or run.final_status() is not None:
             return None
-        now = time.time()
-        late = now - (run.record.applied or now) > plan.start_timeout
-        for task, record in read_records(run, plan).items():
-            problem = record.get("problem")
-            if record.get("state") != "pending" or not problem:
-                continue
-            limit = problem["fatal_after"]
-            fatal = limit is not None and now - problem["since"] >= limit
-            if problem["kind"] != "suspended" and (fatal or late):
-                return obstacle(run, plan, task, problem, fatal)
-        return None
+        records = read_records(run, plan)
+        found = (obstacle_of(run, plan, task, record) for task, record in records.items())
+        return next((error for error in found if error is not None), None)
 
     # -- logs, exec, restart
 
@@ -201,35 +197,20 @@ class KubernetesBackend(Backend):
         return read_logs(run.logs, query, lambda: self.observe(run).over)
 
     def exec(self, run: Run, task: str, argv: Sequence[str]) -> int:
-        from tfcluster.backends.kubernetes.exec import run_inside
+        from tfcluster.backends.kubernetes.exec import run_inside, running_pod
 
-        cluster, pod = self._running_pod(run, task)
+        cluster = self._cluster_of(run)
+        pod = running_pod(cluster, selector_of(run), task)
         return run_inside(cluster, pod, task.rpartition("-")[0], argv)
 
     def restart(self, run: Run, tasks: Sequence[str]) -> None:
-        from tfcluster.backends.kubernetes.exec import tell
+        from tfcluster.backends.kubernetes.exec import running_pod, tell
 
         refuse_ended(self.observe(run), tasks)
-        for task in tasks:
-            cluster, pod = self._running_pod(run, task)
-            tell(cluster, pod, task.rpartition("-")[0], {"tell": "restart"})
-
-    def _running_pod(self, run: Run, task: str) -> tuple[Cluster, str]:
-        """The pod that a task runs in; one that is just starting is waited for."""
-        from tfcluster.backends.kubernetes.apply import pods_of
-        from tfcluster.backends.kubernetes.state import task_of, terminated
-
         cluster = self._cluster_of(run)
-        chosen = f"{selector_of(run)},tfcluster.io/role={task.rpartition('-')[0]}"
-        deadline = time.monotonic() + POD_PATIENCE
-        while True:
-            pods = [pod for pod in pods_of(cluster, chosen) if task_of(pod) == task]
-            for pod in pods:
-                if pod["status"].get("phase") == "Running" and terminated(pod) is None:
-                    return cluster, pod["metadata"]["name"]
-            if time.monotonic() > deadline:
-                raise MissingError(f"{task} has no running pod", hint="see: tfcluster status")
-            time.sleep(0.3)
+        for task in tasks:
+            pod = running_pod(cluster, selector_of(run), task)
+            tell(cluster, pod, task.rpartition("-")[0], {"tell": "restart"})
 
     def tensorboard(
         self, run: Run, port: int, announce: Callable[[], None], say: Callable[[str], None]
@@ -242,19 +223,16 @@ class KubernetesBackend(Backend):
     def shows_board(self, run: Run) -> bool:
         """Pods take with them what they wrote, unless a TensorBoard runs beside them."""
         plan = stored_plan(run)
-        return plan is not None and bool(plan.site["tensorboard"])
+        return plan is not None and site_of(plan).tensorboard
 
     def suspend(self, run: Run, wanted: bool) -> None:
         """Stop the job's pods and free their nodes, or start them again."""
+        from tfcluster.backends.kubernetes.apply import suspend_job
+
         cluster = self._cluster_of(run)
         jobs, _ = cluster.listed(cluster.path("Job", api="batch/v1"), selector_of(run))
         for job in jobs:
-            cluster.json(
-                "PATCH",
-                cluster.path("Job", job["metadata"]["name"], api="batch/v1"),
-                body={"spec": {"suspend": wanted}},
-                content="application/merge-patch+json",
-            )
+            suspend_job(cluster, job["metadata"]["name"], wanted)
         run.note("suspended" if wanted else "resumed", "")
 
     # -- delete
@@ -267,6 +245,7 @@ class KubernetesBackend(Backend):
         self, run: Run, *, grace: float, keep_going: Callable[[], bool] = lambda: True
     ) -> None:
         from tfcluster.backends.kubernetes.apply import remove, remove_jobs
+        from tfcluster.backends.kubernetes.kueue import group_of
 
         if run.record.cleaned:
             return
@@ -289,22 +268,29 @@ class KubernetesBackend(Backend):
             run.files.mark_ending()
             with contextlib.suppress(TfclusterError):
                 self._ensure_keeper(run)
-            remove_jobs(cluster, selector, names, grace=grace, keep_going=keep_going)
+            remove_jobs(
+                cluster,
+                selector,
+                names,
+                grace=grace,
+                keep_going=keep_going,
+                group=group_of(plan),
+            )
             self._await_keeper(run)
             settle_stopped(run, run_status(run, plan))
         else:
-            remove_jobs(cluster, selector, names, grace=1.0)
-        remove(cluster, selector, plan.site["gang"])
+            remove_jobs(cluster, selector, names, grace=1.0, group=group_of(plan))
+        remove(cluster, selector, site_of(plan).gang)
         run.update(cleaned=True)
 
     def output_volumes(self, run: Run) -> list[str]:
         plan = stored_plan(run)
-        storage = plan.site["storage"] if plan else None
+        storage = site_of(plan).storage if plan else None
         if storage is None or not run.record.context:
             return []
         cluster = self._cluster_of(run)
-        found = cluster.get(cluster.path("PersistentVolumeClaim", storage["claim"]))
-        return [storage["claim"]] if found else []
+        found = cluster.get(cluster.path("PersistentVolumeClaim", storage.claim))
+        return [storage.claim] if found else []
 
     def remove_output(self, run: Run) -> list[str]:
         claims = self.output_volumes(run)

@@ -6,17 +6,35 @@ import contextlib
 import json
 import os
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 from tfcluster.backends.docker.exec import raw_terminal
 from tfcluster.backends.kubernetes.api import Cluster, Unreachable
-from tfcluster.errors import TfclusterError
+from tfcluster.backends.kubernetes.apply import pods_of
+from tfcluster.backends.kubernetes.state import task_of, terminated
+from tfcluster.errors import MissingError, TfclusterError
 from tfcluster.launch.system import write_all
 
+POD_PATIENCE = 20.0  # for a pod that is just starting
 STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 LAUNCHER = ("python3", "-I", "/tfcluster/launcher.py", "--plan=/tfcluster/launch.json")
+
+
+def running_pod(cluster: Cluster, selector: str, task: str) -> str:
+    """The pod that a task runs in; one that is just starting is waited for."""
+    chosen = f"{selector},tfcluster.io/role={task.rpartition('-')[0]}"
+    deadline = time.monotonic() + POD_PATIENCE
+    while True:
+        pods = [pod for pod in pods_of(cluster, chosen) if task_of(pod) == task]
+        for pod in pods:
+            if pod["status"].get("phase") == "Running" and terminated(pod) is None:
+                return str(pod["metadata"]["name"])
+        if time.monotonic() > deadline:
+            raise MissingError(f"{task} has no running pod", hint="see: tfcluster status")
+        time.sleep(0.3)
 
 
 def tell(cluster: Cluster, pod: str, role: str, message: Mapping[str, Any]) -> None:

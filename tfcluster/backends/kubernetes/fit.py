@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from tfcluster.backends.kubernetes.pods import resources
+from tfcluster.backends.kubernetes.site import container_of, site_of
 from tfcluster.plan import Plan, RolePlan
 from tfcluster.quantities import format_bytes, parse_quantity
 
@@ -104,14 +105,14 @@ class Refusal(NamedTuple):
 
 def refusal(node: Node, role: RolePlan) -> Refusal | None:
     """Why this node cannot take one more task of the role; None if it can."""
-    container = role.container
-    for key, value in container["node_selector"].items():
-        if node.labels.get(key) != value:
-            return Refusal("label", f"lacks the label {key}={value}")
-    if not affinity_allows(node, container["affinity"]):
+    container = container_of(role)
+    for key, label in container.node_selector.items():
+        if node.labels.get(key) != label:
+            return Refusal("label", f"lacks the label {key}={label}")
+    if not affinity_allows(node, container.affinity):
         return Refusal("affinity", "does not match the node affinity")
     for taint in node.taints:
-        if taint["effect"] != "PreferNoSchedule" and not tolerated(taint, container["tolerations"]):
+        if taint["effect"] != "PreferNoSchedule" and not tolerated(taint, container.tolerations):
             return Refusal("taint", f"has the taint {taint['key']}")
     for name, value in asks_for(role).items():
         left = node.free.get(name, Decimal(0))
@@ -196,9 +197,10 @@ def place(plan: Plan, nodes: Iterable[Node]) -> Verdict:
 
 def evenly(able: list[Node], nodes: list[Node], role: RolePlan) -> list[Node]:
     """Of the nodes that could take a task, those that spreading allows."""
-    if role.container["spread"] == "one-per-host":
+    spread = container_of(role).spread
+    if spread == "one-per-host":
         return [node for node in able if not node.placed.get(role.role)]
-    if role.container["spread"] != "host":
+    if spread != "host":
         return able
     usable = [node for node in nodes if not permanent(node, role)]
     least = min((node.placed.get(role.role, 0) for node in usable), default=0)
@@ -220,9 +222,10 @@ def reasons(nodes: list[Node], role: RolePlan) -> tuple[str, ...]:
 def quota_problems(plan: Plan, quotas: Iterable[Object]) -> list[str]:
     """What the namespace's quotas do not allow."""
     wanted: Amounts = {"pods": Decimal(plan.size), "count/jobs.batch": Decimal(len(plan.roles))}
-    if plan.site["storage"] is not None:
+    storage = site_of(plan).storage
+    if storage is not None:
         wanted["persistentvolumeclaims"] = Decimal(1)
-        wanted["requests.storage"] = amount(plan.site["storage"]["size"])
+        wanted["requests.storage"] = amount(storage.size)
     for role in plan.roles:
         asked = resources(role)
         for part in ("requests", "limits"):
@@ -261,8 +264,9 @@ def suggestions(plan: Plan, nodes: list[Node], verdict: Verdict) -> list[str]:
         best = first_that_fits(plan, nodes, role, key, list(values))
         if best is not None:
             found.append(f"--set roles.{role.role}.{key}={best:g}")
-    if role.container["spread"]:
-        changed = replace(role, container={**role.container, "spread": None})
+    container = container_of(role)
+    if container.spread:
+        changed = replace(role, container=replace(container, spread=None).to_dict())
         if place(with_role(plan, changed), nodes).fits:
             found.append("--set kubernetes.spread=null")
     return found

@@ -7,32 +7,36 @@ nothing that is not on disk or in the cluster: a later keeper goes on where this
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import signal
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tfcluster.archive import Run
+from tfcluster.backends.jobend import Ends, JobWatch, ends_of
 from tfcluster.backends.keeping import announce_keeper, sole_reader
-from tfcluster.backends.kubernetes import state
+from tfcluster.backends.kubernetes import endings, kueue, state
 from tfcluster.backends.kubernetes.api import Cluster
+from tfcluster.backends.kubernetes.apply import suspend_job
 from tfcluster.backends.kubernetes.connect import connect
 from tfcluster.backends.kubernetes.exec import tell
-from tfcluster.backends.kubernetes.logs import Follower, PodReader
+from tfcluster.backends.kubernetes.logs import PodReader, Streams
 from tfcluster.backends.kubernetes.run import selector_of
 from tfcluster.backends.kubernetes.view import View
 from tfcluster.backends.kubernetes.watch import Seen, Watcher
 from tfcluster.backends.records import run_status
 from tfcluster.errors import TfclusterError
-from tfcluster.launch.exits import EXIT_DEADLINE
+from tfcluster.launch import exits
+from tfcluster.launch.record import TaskRecord
 from tfcluster.plan import Plan, stored_plan
 
-MOST_STREAMS = 100  # tasks beyond that are read when they have ended
 LOOK_EVERY = 0.3
 VERDICT = 2.0  # the Job says within this whether it replaces a pod
 SILENCE = 30.0  # a trouble that lasts is noted once in so many seconds
+SUSPENDED = state.Problem("suspended", "suspended")
 Object = dict[str, Any]
 
 
@@ -44,12 +48,16 @@ class Keeper:
         self.view = View(run)
         self.readers = {task: PodReader(run, task) for task in plan.task_names}
         self.seen: queue.SimpleQueue[tuple[str, Seen]] = queue.SimpleQueue()
-        self.followers: dict[str, Follower] = {}  # by uid of the pod
+        self.streams = Streams(cluster, self.view, self.readers)
         self.troubled = 0.0
         self.told: set[str] = set()  # tasks of whose end the others were told
         self.ended_since: dict[str, float] = {}
         self.doubts = dict.fromkeys(plan.task_names, "")  # about the nodes of running tasks
         self.briefed: set[str] = set()  # pods that know which tasks have succeeded
+        self.queue = kueue.queue_of(plan, cluster)
+        required = [task for task in plan.task_names if task.rpartition("-")[0] in plan.success]
+        self.job_watch = JobWatch(required, plan.stop_grace)
+        self.deleted: set[str] = set()  # pods that did not hear that the job is over
 
     @property
     def open(self) -> list[str]:
@@ -64,6 +72,8 @@ class Keeper:
             if self.view.complete:
                 for task in self.open:
                     self.look_at(task)
+                self.end_what_waits()
+                self.look_at_job()
                 if not announced:
                     announce_keeper(self.run)
                     announced = True
@@ -103,13 +113,13 @@ class Keeper:
             self.without_pod(reader, job)
             return
         uid = pod["metadata"]["uid"]
-        is_read = self.read_logs(task, pod)
+        is_read = self.streams.read(task)
         if self.view.has_ended(pod):
             if is_read:
                 self.after_end(task, pod, job, int(index))
         elif not state.has_started(pod):
-            self.waits(reader, state.pod_problem(pod, self.view.events_of(pod)), pod)
-        elif uid not in self.followers:
+            self.waits(reader, self.problem_of(pod, job), pod)
+        elif uid not in self.streams:
             reader.update(state="running", reason="", problem=None, pod=state.facts(pod))
         elif reader.record.get("problem") or (reader.record.get("pod") or {}).get("uid") != uid:
             reader.update(problem=None, pod=state.facts(pod))
@@ -121,46 +131,13 @@ class Keeper:
         elif uid not in self.briefed and reader.record.get("state") in ("running", "serving"):
             self.brief(pod)
 
-    def read_logs(self, task: str, current: Object) -> bool:
-        """Read the logs of the task's pods, one after the other; whether all are read."""
-        reader = self.readers[task]
-        read = reader.record.get("read", [])
-        for pod in self.view.pods_of(task):
-            uid = pod["metadata"]["uid"]
-            if uid in read or not state.has_started(pod):
-                continue
-            if uid not in self.followers:
-                if self.is_busy() and not self.view.has_ended(pod):
-                    return False
-                self.followers[uid] = self.follow(task, pod)
-            if not self.followers[uid].drained:
-                return False
-            reader.update(read=[*read, uid])
-            read = reader.record["read"]
-        return True
-
-    def is_busy(self) -> bool:
-        return sum(not follower.drained for follower in self.followers.values()) >= MOST_STREAMS
-
-    def follow(self, task: str, pod: Object) -> Follower:
-        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-        follower = Follower(
-            self.cluster,
-            self.readers[task],
-            name,
-            uid,
-            ended=lambda: self.view.ended_now(task, uid),
-        )
-        follower.start()
-        return follower
-
     def without_pod(self, reader: PodReader, job: Object | None) -> None:
         if job is None:
             if "events" in self.view.synced:
                 self.publish(reader, {"state": "stopped", "reason": "deleted from the cluster"})
             return
         if state.job_condition(job, "Suspended"):
-            self.waits(reader, state.Problem("suspended", "suspended"), None)
+            self.waits(reader, SUSPENDED, None)
             return
         failed = state.job_condition(job, "Failed")
         if failed:
@@ -172,15 +149,16 @@ class Keeper:
     def after_end(self, task: str, pod: Object, job: Object | None, index: int) -> None:
         """The pod has ended and its log is read: the task is over, or another pod will come."""
         reader = self.readers[task]
-        end = self.corrected(state.how_it_ended(pod, task), job, index)
-        if state.is_final(end) or state.given_up(job, index):
+        end = endings.how_it_ended(pod, task)
+        end = endings.corrected(end, job, index, self.plan.deadline)
+        if endings.is_final(end) or endings.given_up(job, index):
             if job is None and end["state"] == "failed" and not end["spoken"]:
                 end = {"state": "stopped", "reason": "deleted from the cluster"}
             self.publish(reader, end)
             return
         suspended = state.job_condition(job or {}, "Suspended")
         if suspended and pod["metadata"]["uid"] in self.view.gone:
-            self.waits(reader, state.Problem("suspended", "suspended"), None)
+            self.waits(reader, SUSPENDED, None)
             return
         uid = pod["metadata"]["uid"]
         since = self.ended_since.setdefault(uid, time.monotonic())
@@ -196,24 +174,34 @@ class Keeper:
             )
         reader.final = None
 
-    def corrected(self, end: Object, job: Object | None, index: int) -> Object:
-        """A launcher that was told to go cannot know that nobody takes its place."""
-        if job is None or end["state"] != "stopped" or end.get("exitCode", 0) <= 128:
-            return end
-        failed = state.job_condition(job, "Failed") or {}
-        if failed.get("reason") == "DeadlineExceeded":
-            words = f"the job's deadline of {self.plan.deadline:g} s passed"
-            return {
-                **end,
-                "state": "failed",
-                "exitCode": EXIT_DEADLINE,
-                "reason": words,
-                "spoken": False,
-            }
-        if not state.given_up(job, index):
-            return end
-        words = f"its pod was deleted, and is not replaced ({end['reason']})"
-        return {**end, "state": "failed", "reason": words, "spoken": False}
+    def problem_of(self, pod: Object, job: Object | None) -> state.Problem:
+        """What a pod that has not started waits for."""
+        if not kueue.is_gated(pod) or self.queue is None:
+            return state.pod_problem(pod, self.view.events_of(pod))
+        if state.job_condition(job or {}, "Suspended"):
+            return SUSPENDED
+        events = [*self.view.events_of(pod), *self.view.events.get(self.queue.group, ())]
+        problem = self.queue.problem(pod, events)
+        ending = "deletionTimestamp" in pod["metadata"] or self.run.files.is_ending
+        if not ending and self.queue.join_again():
+            self.run.note("requeued", "Kueue held it for finished; it waits in the queue again")
+        return problem
+
+    def end_what_waits(self) -> None:
+        """End the tasks that never got in, once the job has failed and nothing of it runs."""
+        left = [self.readers[task] for task in self.open]
+        kinds = [(reader.record.get("problem") or {}).get("kind") for reader in left]
+        failed = [r.record for r in self.readers.values() if r.record.get("state") == "failed"]
+        if not left or not failed or any(kind not in state.OUTSIDE for kind in kinds):
+            return
+        first = min(failed, key=lambda record: record.get("ended") or 0.0)["task"]
+        for role in sorted({reader.task.rpartition("-")[0] for reader in left}):
+            with contextlib.suppress(TfclusterError):
+                suspend_job(self.cluster, f"{self.plan.job}-{role}", True)
+        for reader, kind in zip(left, kinds, strict=True):
+            was = "never admitted" if kind == "queued" else "suspended"
+            words = f"{was}; stopped because {first} failed"
+            self.publish(reader, {"state": "stopped", "reason": words})
 
     def waits(self, reader: PodReader, problem: state.Problem, pod: Object | None) -> None:
         """A task that has not started, and why."""
@@ -221,6 +209,8 @@ class Keeper:
         if known.get("message") == problem.message and reader.record.get("state") == "pending":
             return
         since = known.get("since") if known.get("kind") == problem.kind else None
+        if known.get("kind") in state.OUTSIDE and problem.kind not in state.OUTSIDE:
+            reader.update(admitted=time.time())  # from now on it has start_timeout
         if problem.kind not in ("slow", known.get("kind")):
             self.run.note("waiting", problem.message, reader.task)
         reader.update(
@@ -243,45 +233,62 @@ class Keeper:
         reader.update(**final)
         self.run.note(end["state"], end.get("reason", ""), reader.task)
         if end["state"] == "failed" and not spoken and reader.task not in self.told:
-            self.tell_peers(reader.task, final["cause"])
+            self.told.add(reader.task)
+            self.speak(ends_of(self.records, self.job_watch.required), self.open)
 
     def cause(self, reader: PodReader, end: dict[str, Any], ended: float) -> dict[str, Any]:
         return {
             "task": reader.task,
+            "kind": end.get("kind", exits.LAUNCHER_KILLED),
             "exitCode": end.get("exitCode"),
             "reason": end.get("reason", ""),
             "lines": list(reader.lines),
             "time": ended,
         }
 
+    @property
+    def records(self) -> dict[str, TaskRecord]:
+        return {task: reader.record for task, reader in self.readers.items()}
+
     def brief(self, pod: Object) -> None:
-        """Tell a new pod who has finished: after a suspension, nobody else might know."""
+        """Tell a new pod how others ended: after a suspension, no launcher may know."""
         self.briefed.add(pod["metadata"]["uid"])
-        finals = {
-            task: {"exitCode": 0, "time": reader.record.get("ended")}
-            for task, reader in self.readers.items()
-            if reader.record.get("state") == "succeeded"
-        }
-        if finals:
-            self.tell(pod, {"tell": "finished", "finals": finals})
+        for message in ends_of(self.records, self.job_watch.required).messages():
+            self.tell(pod, message)
 
-    def tell_peers(self, task: str, cause: dict[str, Any]) -> None:
-        """Say for a launcher that was killed what it can no longer say itself."""
-        self.told.add(task)
-        pods = [self.view.current_pod(peer) for peer in self.open if peer != task]
-        running = [pod for pod in pods if pod and not self.view.has_ended(pod)]
-        if not running:
-            return
-        with ThreadPoolExecutor(8) as pool:
-            message = {"tell": "failed", "cause": cause}
-            list(pool.map(lambda pod: self.tell(pod, message), running))
+    def look_at_job(self) -> None:
+        """Speak for the dead; delete the pod of a launcher that does not hear of the end."""
+        duty = self.job_watch.look(self.records, time.monotonic())
+        if duty.tell:
+            self.speak(duty.ends, duty.tell)
+        for task in duty.end:
+            pod = self.view.current_pod(task)
+            if pod is None or not state.has_started(pod) or self.view.has_ended(pod):
+                continue
+            if pod["metadata"]["uid"] not in self.deleted:
+                self.deleted.add(pod["metadata"]["uid"])
+                words = "its launcher does not hear that the job is over; its pod is replaced"
+                self.run.note("warning", words, task)
+                with contextlib.suppress(TfclusterError):
+                    self.cluster.delete(self.cluster.path("Pod", pod["metadata"]["name"]))
 
-    def tell(self, pod: Object, message: dict[str, Any]) -> None:
+    def speak(self, ends: Ends, peers: Sequence[str]) -> None:
+        """Tell one launcher that answers, and with it all, how tasks ended."""
+        for peer in peers:
+            pod = self.view.current_pod(peer)
+            if pod is None or not state.has_started(pod) or self.view.has_ended(pod):
+                continue
+            if all(self.tell(pod, message) for message in ends.messages()):
+                return
+
+    def tell(self, pod: Object, message: dict[str, Any]) -> bool:
         try:
             role = pod["metadata"]["labels"][state.ROLE]
             tell(self.cluster, pod["metadata"]["name"], role, message)
+            return True
         except TfclusterError as error:
             self.run.note("warning", f"could not be told: {error.message}")
+            return False
 
     def finish(self) -> None:
         records = {task: reader.record for task, reader in self.readers.items()}

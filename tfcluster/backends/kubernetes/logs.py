@@ -11,7 +11,7 @@ import re
 import threading
 import zlib
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -19,11 +19,15 @@ from typing import Any
 from tfcluster.archive import Run
 from tfcluster.backends.keeping import next_attempt
 from tfcluster.backends.kubernetes.api import ApiError, Cluster, Unreachable
+from tfcluster.backends.kubernetes.state import has_started
+from tfcluster.backends.kubernetes.view import View
 from tfcluster.backends.records import TaskRecord
+from tfcluster.backends.reports import verify
 from tfcluster.events import ENDED
-from tfcluster.launch.lines import STATE, UNENDED
-from tfcluster.launch.system import parse_object, write_all
+from tfcluster.launch.lines import UNENDED
+from tfcluster.launch.system import write_all
 
+MOST_STREAMS = 100  # tasks beyond that are read when they have ended
 OVERLAP = timedelta(seconds=2)
 TAIL = 1 << 22  # bytes of a log file in which the overlap surely lies
 READ_TIMEOUT = 60.0
@@ -126,12 +130,10 @@ class PodReader(TaskRecord):
     # -- What lines mean
 
     def feed(self, line: Line) -> None:
-        if line.data.startswith(STATE):
-            state = parse_object(line.data[len(STATE) :])
-            if state is not None and state.get("run") == self.run.id:
-                self.take_state(line.stamp, state)
-                return
-        if not line.data.endswith(b"\n"):
+        state = verify(line.data.removesuffix(b"\n"), self.key, self.task)
+        if state is not None:
+            self.take_state(line.stamp, state)
+        elif not line.data.endswith(b"\n"):
             self.cut = line  # it comes again, whole, unless this is the end
         elif not self.is_known(line):
             self.take_line(line)
@@ -156,8 +158,7 @@ class PodReader(TaskRecord):
         elif "end" not in state and stamp > self.record.get("stateStamp", ""):
             if state.get("state") in ("running", "serving"):
                 self.begin(int(state.get("attempt", 0)))
-            kind = state.pop("kind", None) or state.get("state")
-            state.pop("run")
+            kind = state.pop("event", None) or state.get("state")
             if state.get("state") in ENDED:
                 # Whether that is the task's end, and not only this pod's, is for others to say.
                 self.final = state
@@ -227,3 +228,47 @@ class Follower(threading.Thread):
         except ApiError as error:
             # 400: the container is not there yet; 404: the pod is there no more.
             self.drained = error.status == 404 or (over and error.status == 400)
+
+
+class Streams:
+    """The logs of a run's pods, each read once; of those that run, so many at a time."""
+
+    def __init__(self, cluster: Cluster, view: View, readers: Mapping[str, PodReader]):
+        self.cluster, self.view, self.readers = cluster, view, readers
+        self.followers: dict[str, Follower] = {}  # by uid of the pod
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self.followers
+
+    def read(self, task: str) -> bool:
+        """Read the logs of the task's pods, one after the other; whether all are read."""
+        reader = self.readers[task]
+        read = reader.record.get("read", [])
+        for pod in self.view.pods_of(task):
+            uid = pod["metadata"]["uid"]
+            if uid in read or not has_started(pod):
+                continue
+            if uid not in self.followers:
+                if self.is_busy() and not self.view.has_ended(pod):
+                    return False
+                self.followers[uid] = self.follow(task, pod)
+            if not self.followers[uid].drained:
+                return False
+            reader.update(read=[*read, uid])
+            read = reader.record["read"]
+        return True
+
+    def is_busy(self) -> bool:
+        return sum(not follower.drained for follower in self.followers.values()) >= MOST_STREAMS
+
+    def follow(self, task: str, pod: Mapping[str, Any]) -> Follower:
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        follower = Follower(
+            self.cluster,
+            self.readers[task],
+            name,
+            uid,
+            ended=lambda: self.view.ended_now(task, uid),
+        )
+        follower.start()
+        return follower

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tfcluster.backends.kubernetes.kueue import QUEUE
 from tfcluster.backends.kubernetes.render import (
     DEADLINE_SLACK,
     job_rules,
@@ -22,6 +23,7 @@ from tfcluster.backends.kubernetes.render import (
     summary,
     template,
 )
+from tfcluster.backends.kubernetes.site import site_of
 from tfcluster.errors import UsageError
 from tfcluster.plan import Plan
 
@@ -47,7 +49,7 @@ def render_jobset(plan: Plan) -> str:
                 **job_rules(plan, role),
             }
         )
-    groups = [render_gang(plan, values).rstrip("\n")] if plan.site["gang"] else []
+    groups = [render_gang(plan, values).rstrip("\n")] if site_of(plan).gang else []
     return template("jobset/jobset.yaml.j2").render(
         summary=summary(plan),
         commons="\n---\n".join([render_commons(values, service=False), *groups, *configs]),
@@ -76,7 +78,7 @@ def render_tfjob(plan: Plan) -> str:
             f"a TFJob cannot say success: [{', '.join(plan.success)}]",
             hint="use chief or workers; --target jobset takes any",
         )
-    if plan.site["gang"] == "native":
+    if site_of(plan).gang == "native":
         raise UsageError("a TFJob cannot say gang: native", hint="--target jobset can")
     values = shared(plan)
     replicas, configs = [], []
@@ -117,21 +119,23 @@ def run_policy(plan: Plan) -> dict[str, Any]:
     policy: dict[str, Any] = {"cleanPodPolicy": "None"}
     if plan.deadline:
         policy["activeDeadlineSeconds"] = math.ceil(plan.deadline + DEADLINE_SLACK)
-    if plan.site["ttl"]:
-        policy["ttlSecondsAfterFinished"] = math.ceil(plan.site["ttl"])
-    if plan.site["gang"]:
+    site = site_of(plan)
+    if site.ttl:
+        policy["ttlSecondsAfterFinished"] = math.ceil(site.ttl)
+    if site.gang:
         policy["schedulingPolicy"] = {"minAvailable": plan.size}
     return policy
 
 
 def queued(plan: Plan, head: dict[str, Any]) -> dict[str, Any]:
-    if plan.site["queue"]:
-        head["labels"]["kueue.x-k8s.io/queue-name"] = plan.site["queue"]
+    queue = site_of(plan).queue
+    if queue:
+        head["labels"][QUEUE] = queue
     return head
 
 
 def refuse_tensorboard(plan: Plan, what: str) -> None:
-    if plan.site["tensorboard"]:
+    if site_of(plan).tensorboard:
         raise UsageError(
             f"tensorboard: is not part of a {what}",
             hint="leave it out here; --target kubernetes has it",

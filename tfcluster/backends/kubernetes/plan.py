@@ -7,6 +7,13 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from tfcluster.backends.kubernetes.site import (
+    KubernetesRole,
+    KubernetesSite,
+    Mount,
+    Ports,
+    Storage,
+)
 from tfcluster.errors import UsageError
 from tfcluster.plan import Plan, Site, plan_job
 
@@ -37,7 +44,7 @@ def plan(spec: JobSpec, run: Run | None, base: Path) -> Plan:
             address=address,
             logdir=logdir,
             checkpoints=f"{logdir.rstrip('/')}/checkpoints",
-            container=lambda role: container(spec, role),
+            container=lambda role: container(spec, role).to_dict(),
         )
         return plan_job(spec, site)
 
@@ -46,53 +53,53 @@ def plan(spec: JobSpec, run: Run | None, base: Path) -> Plan:
     if spec.kubernetes.storage and spec.logdir is None:
         # The claim outlives the run, so every run has a folder of its own there.
         made = planned(f"{OUTPUT}/{run_id}")
-    settings = {
-        "run": run_id,
-        "namespace": spec.kubernetes.namespace,
-        "context": spec.kubernetes.context,
-        "gang": spec.kubernetes.gang,
-        "queue": spec.kubernetes.queue,
-        "ports": {"tensorflow": ports.tensorflow, "control": ports.control},
-        "tensorboard": spec.tensorboard,
-        "storage": storage(spec),
-        "ttl": spec.kubernetes.ttl,
-    }
-    return replace(made, site=settings)
+    settings = KubernetesSite(
+        run=run_id,
+        namespace=spec.kubernetes.namespace,
+        context=spec.kubernetes.context,
+        gang=spec.kubernetes.gang,
+        queue=spec.kubernetes.queue,
+        ports=Ports(ports.tensorflow, ports.control),
+        tensorboard=spec.tensorboard,
+        storage=storage(spec),
+        ttl=spec.kubernetes.ttl,
+    )
+    return replace(made, site=settings.to_dict())
 
 
-def storage(spec: JobSpec) -> dict[str, Any] | None:
+def storage(spec: JobSpec) -> Storage | None:
     """The job's own claim and where it is mounted."""
     wanted = spec.kubernetes.storage
     if wanted is None:
         return None
-    return {**wanted.model_dump(), "claim": f"{spec.name}-output", "target": OUTPUT}
+    return Storage(**wanted.model_dump(), claim=f"{spec.name}-output", target=OUTPUT)
 
 
-def container(spec: JobSpec, name: str) -> dict[str, Any]:
-    """What the role's pods are made of, as plain data."""
+def container(spec: JobSpec, name: str) -> KubernetesRole:
+    """What the role's pods are made of."""
     role, cluster = spec.roles[name], spec.kubernetes
-    gives_devices = name != "ps"
-    return {
-        "image": role.image or spec.image or bundled_image(spec),
-        "pull": PULL[spec.image_pull.policy],
-        "pull_secrets": list(spec.image_pull.secrets),
-        "env_from": [reference(source.secret, source.config_map) for source in spec.env_from],
-        "volumes": [mount(volume) for volume in (*spec.volumes, *role.volumes)],
-        "shm": str(spec.shm) if spec.shm is not None else None,
-        "memory": str(role.memory) if role.memory is not None else None,
-        "gpu_resource": cluster.gpu_resource,
-        "claims": [claim.model_dump(exclude_none=True) for claim in cluster.resource_claims]
-        * gives_devices,
-        "node_selector": dict(cluster.node_selector),
-        "tolerations": [toleration(entry) for entry in cluster.tolerations],
-        "affinity": cluster.affinity,
-        "spread": cluster.spread,
-        "ps_near_workers": cluster.ps_near_workers,
-        "runtime_class": cluster.runtime_class,
-        "priority_class": cluster.priority_class,
-        "service_account": cluster.service_account,
-        "pod_template": cluster.pod_template,
-    }
+    claims = [claim.model_dump(exclude_none=True) for claim in cluster.resource_claims]
+    return KubernetesRole(
+        image=role.image or spec.image or bundled_image(spec),
+        pull=PULL[spec.image_pull.policy],
+        pull_secrets=tuple(spec.image_pull.secrets),
+        env_from=tuple(reference(source.secret, source.config_map) for source in spec.env_from),
+        volumes=tuple(mount(volume) for volume in (*spec.volumes, *role.volumes)),
+        shm=str(spec.shm) if spec.shm is not None else None,
+        memory=str(role.memory) if role.memory is not None else None,
+        gpu_resource=cluster.gpu_resource,
+        claims=tuple(claims) if name != "ps" else (),
+        node_selector=dict(cluster.node_selector),
+        tolerations=tuple(toleration(entry) for entry in cluster.tolerations),
+        affinity=cluster.affinity,
+        spread=cluster.spread,
+        ps_near_workers=cluster.ps_near_workers,
+        runtime_class=cluster.runtime_class,
+        priority_class=cluster.priority_class,
+        service_account=cluster.service_account,
+        pod_template=cluster.pod_template,
+        queue=cluster.queue,
+    )
 
 
 def bundled_image(spec: JobSpec) -> str:
@@ -107,10 +114,10 @@ def reference(secret: str | None, config_map: str | None) -> dict[str, Any]:
     return {"configMapRef": {"name": config_map}}
 
 
-def mount(volume: Volume) -> dict[str, Any]:
+def mount(volume: Volume) -> Mount:
     kinds = {"claim": volume.claim, "secret": volume.secret, "config_map": volume.config_map}
     kind, name = next((key, value) for key, value in kinds.items() if value is not None)
-    return {"kind": kind, "name": name, "target": volume.target, "read_only": volume.read_only}
+    return Mount(kind, str(name), volume.target, volume.read_only)
 
 
 def toleration(entry: Toleration) -> dict[str, Any]:

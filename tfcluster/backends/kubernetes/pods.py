@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
 from tfcluster.backends.kubernetes.gang import gang_of, named
+from tfcluster.backends.kubernetes.site import Mount, container_of, site_of
 from tfcluster.plan import Plan, RolePlan
 
 TOPOLOGY = {"host": "kubernetes.io/hostname", "zone": "topology.kubernetes.io/zone"}
@@ -18,7 +20,7 @@ GRACE_SLACK = 5.0  # for the launcher, after its program has had the job's own s
 def pod_view(plan: Plan, role: RolePlan, config: str) -> dict[str, Any]:
     """The values of pod.yaml.j2, without its labels."""
     mounts, volumes = volumes_of(plan, role, config)
-    container = role.container
+    container = container_of(role)
     return {
         "container": "task",
         "subdomain": True,
@@ -26,13 +28,13 @@ def pod_view(plan: Plan, role: RolePlan, config: str) -> dict[str, Any]:
         "annotations": group_annotations(plan),
         "grace": math.ceil(plan.stop_grace + GRACE_SLACK),
         "settings": settings(plan, role),
-        "image": container["image"],
-        "pull": container["pull"],
+        "image": container.image,
+        "pull": container.pull,
         "counts": True,
         "report": True,
         "index_from": None,
         "port_name": "tensorflow",
-        "env_from": container["env_from"],
+        "env_from": list(container.env_from),
         "resources": resources(role),
         "mounts": mounts,
         "volumes": volumes,
@@ -40,13 +42,13 @@ def pod_view(plan: Plan, role: RolePlan, config: str) -> dict[str, Any]:
 
 
 def group_annotations(plan: Plan) -> dict[str, str]:
-    gang = gang_of(plan.site["gang"])
+    gang = gang_of(site_of(plan).gang)
     return named(gang.annotations, plan.job) if gang else {}
 
 
 def group_settings(plan: Plan) -> dict[str, Any]:
     """How the pod's spec says that it belongs to the job's group."""
-    gang = gang_of(plan.site["gang"])
+    gang = gang_of(site_of(plan).gang)
     if gang is None:
         return {}
     field, name = gang.pod_field or ("", "")
@@ -55,31 +57,32 @@ def group_settings(plan: Plan) -> dict[str, Any]:
 
 def settings(plan: Plan, role: RolePlan) -> dict[str, Any]:
     """The optional fields of a pod's spec."""
-    container = role.container
+    container = container_of(role)
     wanted: dict[str, Any] = {
         **group_settings(plan),
-        "serviceAccountName": container["service_account"],
-        "priorityClassName": container["priority_class"],
-        "runtimeClassName": container["runtime_class"],
-        "imagePullSecrets": [{"name": name} for name in container["pull_secrets"]],
-        "nodeSelector": container["node_selector"],
-        "tolerations": container["tolerations"],
+        "serviceAccountName": container.service_account,
+        "priorityClassName": container.priority_class,
+        "runtimeClassName": container.runtime_class,
+        "imagePullSecrets": [{"name": name} for name in container.pull_secrets],
+        "nodeSelector": dict(container.node_selector),
+        "tolerations": list(container.tolerations),
         "affinity": affinity(plan, role),
         "topologySpreadConstraints": spread(plan, role),
-        "resourceClaims": [resource_claim(claim) for claim in container["claims"]],
+        "resourceClaims": [resource_claim(claim) for claim in container.claims],
     }
     return {key: value for key, value in wanted.items() if value}
 
 
 def spread(plan: Plan, role: RolePlan) -> list[dict[str, Any]]:
     """As even as can be over the nodes that the pods may use at all."""
-    if role.container["spread"] not in TOPOLOGY:
+    topology = TOPOLOGY.get(container_of(role).spread or "")
+    if topology is None:
         return []
-    chosen = {"tfcluster.io/role": role.role, "tfcluster.io/run": plan.site["run"]}
+    chosen = {"tfcluster.io/role": role.role, "tfcluster.io/run": site_of(plan).run}
     return [
         {
             "maxSkew": 1,
-            "topologyKey": TOPOLOGY[role.container["spread"]],
+            "topologyKey": topology,
             "whenUnsatisfiable": "DoNotSchedule",
             "nodeTaintsPolicy": "Honor",
             "labelSelector": {"matchLabels": chosen},
@@ -91,14 +94,15 @@ def affinity(plan: Plan, role: RolePlan) -> dict[str, Any]:
     """The person's own, and after it what `spread` and `ps_near_workers` ask for."""
 
     def on_one_host(of: str) -> dict[str, Any]:
-        chosen = {"tfcluster.io/role": of, "tfcluster.io/run": plan.site["run"]}
+        chosen = {"tfcluster.io/role": of, "tfcluster.io/run": site_of(plan).run}
         return {"topologyKey": TOPOLOGY["host"], "labelSelector": {"matchLabels": chosen}}
 
-    found = {key: dict(value) for key, value in role.container["affinity"].items()}
+    container = container_of(role)
+    found = {key: dict(value) for key, value in container.affinity.items()}
     wanted = []
-    if role.container["spread"] == "one-per-host":
+    if container.spread == "one-per-host":
         wanted.append(("podAntiAffinity", REQUIRED, on_one_host(role.role)))
-    if role.role == "ps" and role.container["ps_near_workers"]:
+    if role.role == "ps" and container.ps_near_workers:
         near = {"weight": 100, "podAffinityTerm": on_one_host("worker")}
         wanted.append(("podAffinity", PREFERRED, near))
     for part, rule, term in wanted:
@@ -107,7 +111,7 @@ def affinity(plan: Plan, role: RolePlan) -> dict[str, Any]:
     return found
 
 
-def resource_claim(claim: dict[str, str]) -> dict[str, str]:
+def resource_claim(claim: Mapping[str, str]) -> dict[str, str]:
     kinds = {"claim": "resourceClaimName", "template": "resourceClaimTemplateName"}
     return {
         "name": claim["name"],
@@ -117,15 +121,16 @@ def resource_claim(claim: dict[str, str]) -> dict[str, str]:
 
 def resources(role: RolePlan) -> dict[str, Any]:
     """Requests and limits are the same: what a task may use is what is set aside for it."""
+    container = container_of(role)
     amounts: dict[str, Any] = {}
     if role.resources.cpu is not None:
         amounts["cpu"] = quantity(role.resources.cpu)
-    if role.container["memory"] is not None:
-        amounts["memory"] = role.container["memory"]
+    if container.memory is not None:
+        amounts["memory"] = container.memory
     devices = {}
     if role.resources.gpus:
-        devices[role.container["gpu_resource"]] = role.resources.gpus
-    claims = [{"name": claim["name"]} for claim in role.container["claims"]]
+        devices[container.gpu_resource] = role.resources.gpus
+    claims = [{"name": claim["name"]} for claim in container.claims]
     found = {"requests": amounts, "limits": {**amounts, **devices}, "claims": claims}
     return {key: value for key, value in found.items() if value}
 
@@ -144,6 +149,7 @@ def volumes_of(
     """Mounts and volumes: our own, then the person's, then a place for what is written."""
     mounts: list[dict[str, Any]] = []
     volumes: list[dict[str, Any]] = []
+    storage, container = site_of(plan).storage, container_of(role)
 
     def add(name: str, path: str, volume: dict[str, Any], read_only: bool = False) -> None:
         mounts.append(
@@ -159,34 +165,35 @@ def volumes_of(
         sources.append({"secret": {"name": f"{plan.job}-control", "items": [item]}})
         add("tfcluster", "/tfcluster", {"projected": {"sources": sources}}, read_only=True)
     add("tmp", "/tmp", {"emptyDir": {}})
-    if role.container["shm"] and config is not None:
-        memory = {"medium": "Memory", "sizeLimit": role.container["shm"]}
+    if container.shm and config is not None:
+        memory = {"medium": "Memory", "sizeLimit": container.shm}
         add("shm", "/dev/shm", {"emptyDir": memory})
-    if plan.site["storage"] is not None:
-        claim = {"claimName": plan.site["storage"]["claim"]}
-        add("storage", plan.site["storage"]["target"], {"persistentVolumeClaim": claim})
-    for number, volume in enumerate(role.container["volumes"]):
-        add(f"volume-{number}", volume["target"], volume_source(volume), volume["read_only"])
+    if storage is not None:
+        claim = {"claimName": storage.claim}
+        add("storage", storage.target, {"persistentVolumeClaim": claim})
+    for number, volume in enumerate(container.volumes):
+        add(f"volume-{number}", volume.target, volume_source(volume), volume.read_only)
     for name, path in unmounted(plan, role):
         add(name, path, {"emptyDir": {}})
     return mounts, volumes
 
 
-def volume_source(volume: dict[str, Any]) -> dict[str, Any]:
-    if volume["kind"] == "claim":
-        read_only = {"readOnly": True} if volume["read_only"] else {}
-        return {"persistentVolumeClaim": {"claimName": volume["name"], **read_only}}
-    if volume["kind"] == "secret":
-        return {"secret": {"secretName": volume["name"]}}
-    return {"configMap": {"name": volume["name"]}}
+def volume_source(volume: Mount) -> dict[str, Any]:
+    if volume.kind == "claim":
+        read_only = {"readOnly": True} if volume.read_only else {}
+        return {"persistentVolumeClaim": {"claimName": volume.name, **read_only}}
+    if volume.kind == "secret":
+        return {"secret": {"secretName": volume.name}}
+    return {"configMap": {"name": volume.name}}
 
 
 def unmounted(plan: Plan, role: RolePlan) -> list[tuple[str, str]]:
     """The folders that tasks write to and that lie on no volume; the root cannot be written."""
     covered = [PurePosixPath("/tmp")]
-    if plan.site["storage"] is not None:
-        covered.append(PurePosixPath(plan.site["storage"]["target"]))
-    covered += [PurePosixPath(volume["target"]) for volume in role.container["volumes"]]
+    storage = site_of(plan).storage
+    if storage is not None:
+        covered.append(PurePosixPath(storage.target))
+    covered += [PurePosixPath(volume.target) for volume in container_of(role).volumes]
     found = []
     for name, path in (("output", plan.logdir), ("checkpoints", plan.checkpoints)):
         if path and not any(PurePosixPath(path).is_relative_to(root) for root in covered):

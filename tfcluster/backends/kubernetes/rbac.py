@@ -15,9 +15,10 @@ def render_rbac(
     service_account: str | None = None,
     user: str | None = None,
     gang: str | None = None,
+    queue: bool = False,
     nodes: bool = False,
 ) -> str:
-    """A Role, and with somebody to give it to a binding; `nodes` adds what `fit` looks at."""
+    """A Role, and with somebody to give it to a binding; `queue` and `nodes` add rights."""
     place = {"namespace": namespace} if namespace else {}
     subjects: list[dict[str, Any]] = []
     if service_account:
@@ -36,5 +37,6 @@ def render_rbac(
         service_account=service_account,
         subjects=subjects,
         groups=[GANGS[gang].group] if gang else [],
+        queue=queue,
         nodes=nodes,
     )

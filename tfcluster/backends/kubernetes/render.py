@@ -6,12 +6,16 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, cast
 
 from tfcluster.backends.kubernetes import yaml_text
 from tfcluster.backends.kubernetes.gang import gang_of, named
+from tfcluster.backends.kubernetes.kueue import queue_annotations, queue_labels, queue_settings
 from tfcluster.backends.kubernetes.pods import pod_view, volumes_of
+from tfcluster.backends.kubernetes.site import container_of, site_of
 from tfcluster.launch.bundle import source
+from tfcluster.launch.plan import LaunchRole, RoleAddresses
 from tfcluster.plan import Plan, RolePlan, launch_role
 from tfcluster.render import control_key, environment
 
@@ -31,13 +35,13 @@ def render_kubernetes(plan: Plan, key: bytes | None = None) -> str:
 
     `key` is what its launchers prove themselves with: the run's, or one for what is rendered.
     """
-    values = shared(plan, key)
+    values, site = shared(plan, key), site_of(plan)
     return template("kubernetes/job.yaml.j2").render(
         summary=summary(plan),
         commons=render_commons(values, service=True),
-        groups=[render_gang(plan, values)] if plan.site["gang"] else [],
+        groups=[render_gang(plan, values)] if site.gang else [],
         roles=[render_role(plan, role, values) for role in plan.roles],
-        tensorboard=[render_tensorboard(plan, values)] if plan.site["tensorboard"] else [],
+        tensorboard=[render_tensorboard(plan, values)] if site.tensorboard else [],
         **values,
     )
 
@@ -66,9 +70,10 @@ def template(name: str) -> jinja2.Template:
 
 def shared(plan: Plan, key: bytes | None = None) -> dict[str, Any]:
     """What every template may use."""
+    site = site_of(plan)
 
     def head(name: str, role: str | None = None) -> dict[str, Any]:
-        place = {"namespace": plan.site["namespace"]} if plan.site["namespace"] else {}
+        place = {"namespace": site.namespace} if site.namespace else {}
         return {"name": name, **place, "labels": labels(plan, role)}
 
     return {
@@ -77,30 +82,30 @@ def shared(plan: Plan, key: bytes | None = None) -> dict[str, Any]:
         "head": head,
         "labels": lambda role=None: labels(plan, role),
         "selector": selector(plan),
-        "ports": plan.site["ports"],
+        "ports": site.ports,
         "storage": storage_view(plan, head),
     }
 
 
 def storage_view(plan: Plan, head: Callable[[str], dict[str, Any]]) -> dict[str, Any] | None:
     """The job's own claim. Its labels name the job but no run."""
-    storage = plan.site["storage"]
+    storage = site_of(plan).storage
     if storage is None:
         return None
-    made = head(storage["claim"])
+    made = head(storage.claim)
     of_run = ("app.kubernetes.io/instance", f"{LABEL}/run")
     kept = {key: value for key, value in made["labels"].items() if key not in of_run}
-    return {**storage, "head": {**made, "labels": kept}}
+    return {**asdict(storage), "head": {**made, "labels": kept}}
 
 
 def labels(plan: Plan, role: str | None = None) -> dict[str, str]:
     """The recommended labels, and our own, by which everything of a run is found."""
     found = {
         "app.kubernetes.io/name": plan.job,
-        "app.kubernetes.io/instance": plan.site["run"],
+        "app.kubernetes.io/instance": site_of(plan).run,
         "app.kubernetes.io/managed-by": "tfcluster",
         f"{LABEL}/job": plan.job,
-        f"{LABEL}/run": plan.site["run"],
+        f"{LABEL}/run": site_of(plan).run,
     }
     if role is not None:
         found = {**found, "app.kubernetes.io/component": role, f"{LABEL}/role": role}
@@ -112,7 +117,7 @@ def selector(plan: Plan, part: str = "task") -> dict[str, str]:
     return {
         f"{LABEL}/job": plan.job,
         f"{LABEL}/part": part,
-        f"{LABEL}/run": plan.site["run"],
+        f"{LABEL}/run": site_of(plan).run,
     }
 
 
@@ -125,7 +130,8 @@ def render_role(plan: Plan, role: RolePlan, values: Mapping[str, Any]) -> str:
         role=role,
         job_head=job_head(plan, role, values),
         config_map=config_map,
-        pod=render_pod(plan, role, values, config=config),
+        pod=render_pod(plan, role, values, config=config, queued=True),
+        queued=bool(site_of(plan).queue),
         **job_rules(plan, role),
         **values,
     )
@@ -133,10 +139,11 @@ def render_role(plan: Plan, role: RolePlan, values: Mapping[str, Any]) -> str:
 
 def job_rules(plan: Plan, role: RolePlan) -> dict[str, Any]:
     """When a Job replaces pods, and when it has to have ended."""
+    ttl = site_of(plan).ttl
     allowed = KILLED if role.restart_on is None else (*role.restart_on, TOLD_TO_GO)
     return {
         "deadline": plan.deadline and math.ceil(plan.deadline + DEADLINE_SLACK),
-        "ttl": plan.site["ttl"] and math.ceil(plan.site["ttl"]),
+        "ttl": ttl and math.ceil(ttl),
         "replacements": role.restarts,
         "killed": [code for code in KILLED if code in allowed],
     }
@@ -156,21 +163,32 @@ def render_config(
 
 def job_head(plan: Plan, role: RolePlan, values: Mapping[str, Any]) -> dict[str, Any]:
     head = values["head"](f"{plan.job}-{role.role}", role.role)
-    if plan.site["queue"]:
-        head["labels"]["kueue.x-k8s.io/queue-name"] = plan.site["queue"]
     return {**head, "annotations": {f"{LABEL}/digest": role.digest}}
 
 
 def render_pod(
-    plan: Plan, role: RolePlan, values: Mapping[str, Any], *, config: str, **changes: Any
+    plan: Plan,
+    role: RolePlan,
+    values: Mapping[str, Any],
+    *,
+    config: str,
+    queued: bool = False,
+    **changes: Any,
 ) -> str:
-    """The pod template of a role, with the person's own laid over it."""
+    """The pod template of a role, with the person's own laid over it.
+
+    `queued`: the pods themselves wait in the job's queue, if it has one.
+    """
     own = {**labels(plan, role.role), **selector(plan)}
-    gang = gang_of(plan.site["gang"])
+    gang = gang_of(site_of(plan).gang)
     own |= named(gang.labels, plan.job) if gang else {}
+    own |= queue_labels(plan) if queued else {}
     view = {**pod_view(plan, role, config), "labels": dict(sorted(own.items())), **changes}
+    if queued:
+        view["annotations"] = {**view["annotations"], **queue_annotations(plan)}
+        view["settings"] = {**view["settings"], **queue_settings(plan)}
     text = template("kubernetes/pod.yaml.j2").render(role=role, pod=view, **values)
-    overlay = role.container["pod_template"]
+    overlay = container_of(role).pod_template
     return laid_over(text, renamed(overlay, view["container"])) if overlay else text
 
 
@@ -218,19 +236,19 @@ def launch_json(plan: Plan, role: RolePlan, hosts: Hosts) -> str:
 
     So it changes only when the role itself changes, and stays small whatever the number of tasks.
     """
-    launch = plan.launch(plan.site["run"])
-    ports = plan.site["ports"]
+    site = site_of(plan)
+    launch = plan.launch(site.run)
     launch["roles"] = {}
     for other in plan.roles:
         named = hosts(plan, other.role)
         where: RoleAddresses = {
             "replicas": other.replicas,
-            "addresses": f"{named}:{ports['tensorflow']}",
-            "control": f"{named}:{ports['control']}",
+            "addresses": f"{named}:{site.ports.tensorflow}",
+            "control": f"{named}:{site.ports.control}",
             "serves": other.serves,
         }
-        own: LaunchRole = {**own_entry(other), **where} if other.role == role.role else {**where}
-        launch["roles"][other.role] = own
+        own: Mapping[str, Any] = own_entry(other) if other.role == role.role else {}
+        launch["roles"][other.role] = cast(LaunchRole, {**own, **where})
     return spread_out(launch)
 
 
@@ -245,7 +263,7 @@ def spread_out(value: Any, depth: int = 0) -> str:
 
 def own_entry(role: RolePlan) -> LaunchRole:
     # The memory limit is the container's, and GPUs may come as claims.
-    devices = role.resources.gpus > 0 or bool(role.container["claims"])
+    devices = role.resources.gpus > 0 or bool(container_of(role).claims)
     return {**launch_role(role), "memory_limit": None, "mask_gpus": not devices}
 
 
@@ -255,7 +273,7 @@ def pattern(plan: Plan, role: str) -> str:
 
 
 def render_gang(plan: Plan, values: Mapping[str, Any]) -> str:
-    gang = gang_of(plan.site["gang"])
+    gang = gang_of(site_of(plan).gang)
     return template("kubernetes/gang.yaml.j2").render(gang=gang, **values)
 
 
@@ -270,8 +288,8 @@ def render_tensorboard(plan: Plan, values: Mapping[str, Any]) -> str:
         **{**values, "labels": lambda role=None: dict(sorted(own.items()))},
         chooses=selector(plan, "tensorboard"),
         settings={key: settings[key] for key in kept if key in settings},
-        image=role.container["image"],
-        pull=role.container["pull"],
+        image=container_of(role).image,
+        pull=container_of(role).pull,
         mounts=mounts,
         volumes=volumes,
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from typing import Any
 
 from tfcluster.archive import Run
-from tfcluster.backends.kubernetes.state import hint_for
+from tfcluster.backends.kubernetes.state import OUTSIDE
 from tfcluster.errors import MissingError, TfclusterError, WaitTimeout
+from tfcluster.images import REPOSITORY
 from tfcluster.plan import Plan
 
 
@@ -19,6 +22,21 @@ def documents(text: str) -> list[dict[str, Any]]:
     from ruamel.yaml import YAML
 
     return list(YAML(typ="safe").load_all(text))
+
+
+def obstacle_of(
+    run: Run, plan: Plan, task: str, record: Mapping[str, Any]
+) -> TfclusterError | None:
+    """Why a task will not start by waiting longer; None if it may, or need not hurry."""
+    problem = record.get("problem")
+    if record.get("state") != "pending" or not problem or problem["kind"] in OUTSIDE:
+        return None
+    now = time.time()
+    begun = max(run.record.applied or now, record.get("admitted") or 0.0)
+    limit = problem["fatal_after"]
+    fatal = limit is not None and now - problem["since"] >= limit
+    late = now - begun > plan.start_timeout
+    return obstacle(run, plan, task, problem, fatal) if fatal or late else None
 
 
 def obstacle(
@@ -34,3 +52,30 @@ def obstacle(
         evidence=[f"  {gone_on}"],
         hint=hint,
     )
+
+
+HINTS = {
+    "image": "is the name right, and may the cluster pull it? (image, image_pull.secrets)",
+    "quota": "ask for less (cpu, memory, gpus, replicas), or have the quota raised",
+    "security": "see kubernetes.pod_template: what was added there is not allowed here",
+    "unschedulable": "what would fit: tfcluster fit",
+    "config": "does every secret and config map in the spec exist in this namespace?",
+    "mount": "does every claim, secret and config map in the spec exist in this namespace?",
+    "refused": "see: tfcluster events",
+    "slow": "see: tfcluster events",
+    "unmanaged": 'Kueue is missing, or its configuration has no "pod" in integrations.frameworks: '
+    "ask its administrator. To do without: leave kubernetes.queue out",
+}
+
+
+def hint_for(problem: Mapping[str, Any], context: str) -> str:
+    """What to do about a problem."""
+    if problem["kind"] == "image" and context.startswith("kind-"):
+        name = context.removeprefix("kind-")
+        if f'"{REPOSITORY}:' in problem["message"]:
+            return f"kind nodes do not share your images. Run: tfcluster build --load {name}"
+        return (
+            "is the name right? kind nodes do not share your images; one that is only here: "
+            f"kind load docker-image IMAGE --name {name}"
+        )
+    return HINTS[problem["kind"]]

@@ -8,12 +8,9 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from tfcluster.images import REPOSITORY
-from tfcluster.launch.exits import EXIT_KILLED, describe_exit
-from tfcluster.launch.system import parse_object
-
 INDEX = "batch.kubernetes.io/job-completion-index"
 ROLE = "tfcluster.io/role"
+OUTSIDE = ("queued", "suspended")  # kinds of waiting that may take any time
 Object = Mapping[str, Any]
 
 
@@ -21,7 +18,8 @@ Object = Mapping[str, Any]
 class Problem:
     """Why a task does not start. `fatal` after so many seconds without change; None: it may yet."""
 
-    kind: str  # unschedulable, image, config, mount, quota, security, refused, suspended, slow
+    # unschedulable, image, config, mount, quota, security, refused, unmanaged, slow; OUTSIDE
+    kind: str
     message: str
     fatal_after: float | None = None
 
@@ -150,30 +148,6 @@ def create_problem(events: Iterable[Object]) -> Problem | None:
 
 
 CLOCKS_DIFFER = 5.0  # seconds between a condition and the event that tells of it
-HINTS = {
-    "image": "is the name right, and may the cluster pull it? (image, image_pull.secrets)",
-    "quota": "ask for less (cpu, memory, gpus, replicas), or have the quota raised",
-    "security": "see kubernetes.pod_template: what was added there is not allowed here",
-    "unschedulable": "what would fit: tfcluster fit",
-    "config": "does every secret and config map in the spec exist in this namespace?",
-    "mount": "does every claim, secret and config map in the spec exist in this namespace?",
-    "refused": "see: tfcluster events",
-    "slow": "see: tfcluster events",
-    "suspended": "start it again: tfcluster resume",
-}
-
-
-def hint_for(problem: Mapping[str, Any], context: str) -> str:
-    """What to do about a problem."""
-    if problem["kind"] == "image" and context.startswith("kind-"):
-        name = context.removeprefix("kind-")
-        if f'"{REPOSITORY}:' in problem["message"]:
-            return f"kind nodes do not share your images. Run: tfcluster build --load {name}"
-        return (
-            "is the name right? kind nodes do not share your images; one that is only here: "
-            f"kind load docker-image IMAGE --name {name}"
-        )
-    return HINTS[problem["kind"]]
 
 
 def node_doubt(pod: Object, events: Iterable[Object]) -> str:
@@ -190,86 +164,6 @@ def node_doubt(pod: Object, events: Iterable[Object]) -> str:
         if event.get("reason") == "NodeNotReady" and at >= since - CLOCKS_DIFFER:
             return f"node {pod['spec'].get('nodeName')} does not answer; is it still running?"
     return ""
-
-
-# -- How a pod ended ---------------------------------------------------------------------------
-
-
-def how_it_ended(pod: Object, task: str) -> dict[str, Any]:
-    """The end of a pod's container: the launcher's own last word, or what the kubelet saw.
-
-    Keys as in a launcher's record; `spoken` says whether the launcher could still say it.
-    """
-    end = terminated(pod) or {}
-    ended = seconds(end.get("finishedAt"))
-    record = parse_object((end.get("message") or "").encode()) or {}
-    if record.get("task") == task and record.get("state"):
-        kept = ("state", "reason", "exitCode", "restarts", "cause", "result", "progress")
-        found = {key: record[key] for key in kept if record.get(key) is not None}
-        disrupted = condition(pod, "DisruptionTarget")
-        if found["state"] == "stopped" and disrupted.get("status") == "True":
-            # The launcher only knows that it was told to go.
-            found["reason"] = disruption(pod, disrupted)
-        return {**found, "ended": ended, "spoken": True}
-    code = end.get("exitCode")
-    if code == 0:
-        return {
-            "state": "succeeded",
-            "exitCode": 0,
-            "reason": "finished",
-            "ended": ended,
-            "spoken": False,
-        }
-    return {
-        "state": "failed",
-        "exitCode": 137 if code is None or code == EXIT_KILLED else code,
-        "reason": death(pod, end),
-        "ended": ended,
-        "spoken": False,
-    }
-
-
-def death(pod: Object, end: Object) -> str:
-    """Why a pod ended whose launcher could not say it."""
-    status = pod.get("status", {})
-    limit = next(
-        (
-            (entry.get("resources") or {}).get("limits", {}).get("memory")
-            for entry in pod.get("spec", {}).get("containers", [])
-            if entry["name"] == "task"
-        ),
-        None,
-    )
-    if end.get("reason") == "OOMKilled":
-        return (
-            f"out of memory: killed at its limit{f' of {limit}' if limit else ''} (exit code 137)"
-        )
-    disrupted = condition(pod, "DisruptionTarget")
-    if disrupted.get("status") == "True":
-        return disruption(pod, disrupted)
-    if status.get("reason") in ("Evicted", "NodeLost", "Preempting", "UnexpectedAdmissionError"):
-        return f"{status['reason'].lower()}: {status.get('message', '')}".strip(": ")
-    code = end.get("exitCode")
-    if end.get("reason") in ("StartError", "ContainerCannotRun"):
-        words = (end.get("message") or "").strip().splitlines()
-        return f"its container cannot start: {words[0] if words else ''} (exit code {code})"
-    if code is None:
-        return f"its pod was lost: {status.get('message') or status.get('reason') or 'deleted'}"
-    words = describe_exit(code)
-    return f"its pod was {words}" if code > 128 else f"its launcher ended: {words}"
-
-
-def disruption(pod: Object, disrupted: Object) -> str:
-    node = pod.get("spec", {}).get("nodeName", "?")
-    words = {
-        "DeletionByTaintManager": f"node {node} became unusable",
-        "DeletionByPodGC": f"node {node} was lost",
-        "EvictionByEvictionAPI": f"evicted from node {node} (drained)",
-        "PreemptionByScheduler": "preempted by a pod of higher priority",
-        "TerminationByKubelet": f"evicted by node {node}",
-    }
-    said = words.get(disrupted.get("reason", ""), f"disrupted on node {node}")
-    return f"{said}: {disrupted['message']}" if disrupted.get("message") else said
 
 
 # -- Jobs --------------------------------------------------------------------------------------
@@ -290,26 +184,6 @@ def job_condition(job: Object, kind: str) -> Object | None:
         if entry["type"] == kind and entry["status"] == "True":
             return entry  # type: ignore[no-any-return]
     return None
-
-
-def is_final(end: Object) -> bool:
-    """Whether the end of a pod is the end of its task, whatever the Job says.
-
-    The launcher has decided so, or the exit code is not one that makes the Job try again.
-    """
-    code = int(end.get("exitCode") or 0)
-    if end["state"] == "stopped":
-        return code <= 128
-    return bool(end["spoken"]) or code <= 128
-
-
-def given_up(job: Object | None, index: int) -> bool:
-    """Whether the Job controller makes no more pods for this index."""
-    if job is None:
-        return True
-    status = job.get("status") or {}
-    ended = job_condition(job, "Failed") or job_condition(job, "Complete")
-    return bool(ended) or index in indexes(status.get("failedIndexes"))
 
 
 def event_text(event: Object) -> str:

@@ -11,10 +11,11 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tfcluster.archive import Run
-from tfcluster.backends.endings import OVERDUE, SPEAK_AFTER, Ends, ends_of
+from tfcluster.backends.jobend import Ends, JobWatch, ends_of
 from tfcluster.backends.keeping import (
     alive,
     announce_keeper,
@@ -45,9 +46,9 @@ class Keeper:
         self.key = run.files.require_key()
         self.children: dict[str, subprocess.Popen[bytes]] = {}
         self.open = launch_plan.tasks_of(self.plan)
-        self.new: dict[str, float] = {}  # launchers in the place of others, since when
-        self.decided: float | None = None  # since when it is clear how the job ends
-        self.spoken = 0.0
+        self.tasks = launch_plan.tasks_of(self.plan)
+        required = launch_plan.required_tasks(self.plan)
+        self.watch = JobWatch(required, self.plan["stop_grace"])
         self.looked = 0.0
 
     def keep(self) -> None:
@@ -82,7 +83,7 @@ class Keeper:
             argv, stdin=subprocess.DEVNULL, start_new_session=True
         )
         if attempt:
-            self.new[task] = time.monotonic()
+            self.watch.note_replaced(task, time.monotonic())
 
     # -- One task
 
@@ -149,31 +150,18 @@ class Keeper:
 
     # -- The job as a whole
 
-    def ends(self) -> Ends:
-        tasks = launch_plan.tasks_of(self.plan)
-        required = launch_plan.required_tasks(self.plan)
-        return ends_of({task: self.record(task) for task in tasks}, required)
-
     def look_at_job(self) -> None:
         """Speak for the dead, and end what does not hear that the job is over."""
-        now = time.monotonic()
-        for task, since in list(self.new.items()):
-            if now - since > SPEAK_AFTER:
-                del self.new[task]
-                self.speak(task)
-        if len(self.open) == len(launch_plan.tasks_of(self.plan)):
+        if len(self.open) == len(self.tasks) and not self.watch.replaced:
             return  # no task has ended yet
-        ends = self.ends()
-        if not ends.decided:
-            self.decided = None
-            return
-        self.decided = self.decided or now
-        if now - self.decided > SPEAK_AFTER and now - self.spoken > SPEAK_AFTER:
-            self.speak()
-        if now - self.decided > OVERDUE + self.plan["stop_grace"]:
-            for task in list(self.open):
-                if self.record(task).get("state") not in ENDED:
-                    self.end_by_rule(task, ends)
+        records = {task: self.record(task) for task in self.tasks}
+        duty = self.watch.look(records, time.monotonic())
+        for task in duty.brief:
+            self.speak(duty.ends, [task])
+        if duty.tell:
+            self.speak(duty.ends, duty.tell)
+        for task in duty.end:
+            self.end_by_rule(task, duty.ends)
 
     def end_by_rule(self, task: str, ends: Ends) -> None:
         """The launcher does not answer: end it, and write down what the rule says of its task."""
@@ -185,12 +173,11 @@ class Keeper:
             signal_group(launcher["pid"], signal.SIGKILL)
         sweep(self.run, task)
 
-    def speak(self, first: str | None = None) -> None:
+    def speak(self, ends: Ends | None = None, peers: Sequence[str] = ()) -> None:
         """Tell one launcher that lives, and with it all, how tasks ended."""
-        self.spoken = time.monotonic()
-        ends = self.ends()
-        peers = [first] if first else self.open
-        for peer in peers:
+        if ends is None:
+            ends = ends_of({task: self.record(task) for task in self.tasks}, self.watch.required)
+        for peer in peers or self.open:
             if not alive(self.record(peer).get("launcher")):
                 continue
             try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfcluster.launch import exits
-from tfcluster.launch.record import Cause, TaskRecord
+from tfcluster.launch.record import ENDED, Cause, TaskRecord
 
 SPEAK_AFTER = 2.0  # seconds that launchers have to tell each other
 OVERDUE = 35.0  # seconds after which a launcher that has not ended its task never will
@@ -76,3 +76,47 @@ def ends_of(records: Mapping[str, TaskRecord], required: Iterable[str]) -> Ends:
     cause = min(causes, key=lambda found: found["time"]) if causes else None
     done = all(records.get(task, {}).get("state") == "succeeded" for task in required)
     return Ends(succeeded, cause, decided=done or cause is not None)
+
+
+@dataclass(frozen=True)
+class Duty:
+    """What a keeper has to do now."""
+
+    ends: Ends
+    tell: tuple[str, ...] = ()  # launchers to tell how tasks ended; one that hears it is enough
+    brief: tuple[str, ...] = ()  # launchers in the place of others, each to be told
+    end: tuple[str, ...] = ()  # tasks whose launchers do not carry out the rule
+
+
+class JobWatch:
+    """Remembers since when things are as they are, and says what follows from it."""
+
+    def __init__(self, required: Iterable[str], stop_grace: float):
+        self.required = tuple(required)
+        self.overdue = OVERDUE + stop_grace
+        self.decided: float | None = None  # since when it is clear how the job ends
+        self.told: float | None = None
+        self.replaced: dict[str, float] = {}
+
+    def note_replaced(self, task: str, now: float) -> None:
+        """Another launcher runs this task: it may not know what the one before knew."""
+        self.replaced[task] = now
+
+    def look(self, records: Mapping[str, TaskRecord], now: float) -> Duty:
+        """What has to be done, from what is known of all tasks."""
+        ends = ends_of(records, self.required)
+        open_tasks = tuple(t for t, record in records.items() if record.get("state") not in ENDED)
+        brief = tuple(task for task, at in self.replaced.items() if now - at > SPEAK_AFTER)
+        for task in brief:
+            del self.replaced[task]
+        if not ends.decided or not open_tasks:
+            self.decided = self.told = None
+            return Duty(ends, brief=brief)
+        if self.decided is None:
+            self.decided = now
+        waited = now - max(self.decided, self.told or self.decided)
+        tell = open_tasks if waited > SPEAK_AFTER else ()
+        if tell:
+            self.told = now
+        end = open_tasks if now - self.decided > self.overdue else ()
+        return Duty(ends, tell, brief, end)

@@ -1,0 +1,212 @@
+"""Jobs in a queue of a real Kueue: in as a whole, out as a whole, in Kueue's own words."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.contract.jobs import Job
+from tests.kind import cluster, kueue
+from tests.kind.test_faults import SLEEP, becomes_stuck
+from tests.launchers import until
+from tfcluster.errors import MissingError
+
+BRIEF = "print('trained', flush=True)"
+RIGHTS = ("with the rights of rbac --queue", "without them")
+
+
+@pytest.fixture(scope="module")
+def queues():
+    """Kueue as it admits pods, and a namespace with a queue of 300 millicores."""
+    if not kueue.is_installed():
+        pytest.skip("needs Kueue in the cluster; run: testbed kueue")
+    kueue.manage_pods()
+    kueue.remove_queues()
+    cluster.make_namespace(kueue.NAMESPACE, **{"pod-security.kubernetes.io/enforce": "restricted"})
+    yield
+    kueue.remove_queues()
+
+
+@pytest.fixture(params=[True], ids=RIGHTS[:1])
+def rights(request):
+    return request.param
+
+
+@pytest.fixture
+def jobs(tmp_path, monkeypatch, queues, rights):
+    """Makes jobs in the queue; ends them all, and nothing of them stays."""
+    kueue.make_queue("300m")
+    cluster.restricted(kueue.NAMESPACE, queue=rights)
+    monkeypatch.setenv("TFCLUSTER_HOME", str(tmp_path / "home"))
+    path = cluster.kubeconfig_of_tester(tmp_path, kueue.NAMESPACE)
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    made: list[Job] = []
+
+    def make(name: str) -> Job:
+        folder = tmp_path / name
+        folder.mkdir()
+        made.append(Job("kubernetes", folder, name))
+        return made[-1]
+
+    yield make
+    for job in made:
+        job.down()
+    kinds = "jobs,pods,services,configmaps,networkpolicies"
+    left = ("get", kinds, "-n", kueue.NAMESPACE, "-l", "tfcluster.io/job", "-o", "name")
+    assert cluster.kubectl(*left) == ""
+    until(lambda: kueue.workloads() == [], "Kueue to have forgotten the jobs", timeout=30)
+
+
+def asking(job: Job, worker: str, cpu: float = 0.1, queue: str = "lab", **settings):
+    """One ps and two workers, each with so much CPU."""
+    roles = {"ps": {"cpu": cpu}, "worker": {"cpu": cpu}}
+    return job.spec(worker, roles=roles, kubernetes={"queue": queue}, **settings)
+
+
+def waits(job: Job, *words: str):
+    """Every task waits, with these words in its reason."""
+
+    def so(status):
+        tasks = status.tasks
+        return all(t.state == "pending" and all(w in t.reason for w in words) for t in tasks)
+
+    return job.becomes(so, f"all tasks to wait with the words {words}")
+
+
+def nothing_runs(name: str) -> bool:
+    pods = cluster.listed("pods", f"tfcluster.io/job={name}", kueue.NAMESPACE)
+    return bool(pods) and not any(pod["spec"].get("nodeName") for pod in pods)
+
+
+def test_a_job_that_fits_trains_and_gives_its_quota_back(jobs):
+    job = jobs("fits")
+    job.up(asking(job, BRIEF))
+    assert job.over().state == "succeeded"
+    assert job.log("worker-1") == b"trained\n"
+    until(lambda: kueue.used() == "0", "the quota to be free", timeout=30)
+
+
+@pytest.mark.parametrize("rights", [True, False], ids=RIGHTS, indirect=True)
+def test_a_job_waits_as_a_whole_and_is_admitted_when_room_appears(jobs, rights):
+    first, second = jobs("first"), jobs("second")
+    first.up(asking(first, SLEEP))
+    first.says("worker-1", b"up")
+    second.up(asking(second, BRIEF, start_timeout=2))
+    status = waits(second, 'waits in queue "lab"', "insufficient unused quota for cpu")
+    assert ("place 1" in status.tasks[0].reason) == rights
+    time.sleep(4)
+    assert second.backend.stuck(second.run) is None  # start_timeout is long over
+    assert nothing_runs("second")
+    assert kueue.used() == "300m"
+    first.down()
+    assert second.over().state == "succeeded", second.status()
+
+
+def test_a_job_that_can_never_fit_says_so_and_goes_at_once(jobs):
+    job = jobs("big")
+    job.up(asking(job, SLEEP, cpu=0.2))
+    waits(job, "request > maximum capacity (600m > 300m)")
+    assert nothing_runs("big")
+    begun = time.monotonic()
+    job.down()
+    assert time.monotonic() - begun < 10
+
+
+def test_a_queue_that_does_not_exist_or_is_stopped_is_named_by_kueue(jobs):
+    lost = jobs("lost")
+    lost.up(asking(lost, SLEEP, queue="nowhere"))
+    waits(lost, 'waits in queue "nowhere"', "LocalQueue nowhere doesn't exist")
+    kueue.stop_queue("Hold")
+    held = jobs("held")
+    held.up(asking(held, BRIEF))
+    waits(held, f"ClusterQueue {kueue.NAMESPACE} is inactive")
+    kueue.stop_queue("None")
+    assert held.over().state == "succeeded"
+
+
+def test_a_failed_job_frees_its_quota_though_nothing_of_it_is_deleted(jobs):
+    job = jobs("fails")
+    job.up(asking(job, "raise SystemExit(3)", restarts=0))
+    assert job.over().state == "failed"
+    until(lambda: kueue.used() == "0", "the quota to be free", timeout=30)
+    assert len(cluster.phases("fails", kueue.NAMESPACE)) == 3
+
+
+def test_a_killed_pod_of_an_admitted_job_is_replaced_and_joins_the_others(jobs):
+    job = jobs("killed")
+    job.up(asking(job, SLEEP))
+    job.says("worker-1", b"up")
+    chosen = "tfcluster.io/role=worker,batch.kubernetes.io/job-completion-index=1"
+    cluster.kubectl("delete", "pod", "-n", kueue.NAMESPACE, "-l", chosen, "--wait=false")
+    until(lambda: job.log("worker-1") == b"up\nup\n", "worker-1 to run again", timeout=60)
+    assert job.task("worker-0").restarts == 0
+
+
+def test_an_evicted_job_queues_again_and_it_is_not_a_failure(jobs):
+    job = jobs("evicted")
+    job.up(asking(job, SLEEP, restarts=0))
+    job.says("worker-1", b"up")
+    kueue.stop_queue("HoldAndDrain")
+    is_told = "the eviction to be told in Kueue's words"
+    until(lambda: "evicted by Kueue" in str(list(job.run.events())), is_told, timeout=60)
+    waits(job, "is inactive")
+    kueue.stop_queue("None")
+    until(lambda: job.log("worker-1") == b"up\nup\n", "worker-1 to run again", timeout=120)
+
+
+def test_a_suspended_job_holds_no_quota_and_queues_again_when_resumed(jobs):
+    job = jobs("rests")
+    job.up(asking(job, SLEEP))
+    job.says("worker-1", b"up")
+    job.backend.suspend(job.run, True)
+    waits(job, "suspended")
+    until(lambda: kueue.used() == "0", "the quota to be free", timeout=30)
+    job.backend.suspend(job.run, False)
+    until(lambda: job.log("worker-1") == b"up\nup\n", "worker-1 to run again", timeout=60)
+
+
+def test_a_rendered_job_queues_and_trains_without_a_client(jobs, queues):
+    job = jobs("rendered")
+    kueue.stop_queue("Hold")
+    job.up(asking(job, BRIEF))
+    text = (job.run.path / "manifests.yaml").read_text()
+    job.down()
+    cluster.kubectl("apply", "-n", kueue.NAMESPACE, "-f", "-", stdin=text)
+    until(lambda: kueue.workloads() != [], "the group to be queued", timeout=30)
+    assert nothing_runs("rendered")
+    kueue.stop_queue("None")
+
+    def done():
+        return set(cluster.phases("rendered", kueue.NAMESPACE).values()) == {"Succeeded"}
+
+    until(done, "every pod to have succeeded", timeout=60)
+    cluster.kubectl("delete", "-n", kueue.NAMESPACE, "-f", "-", stdin=text)
+
+
+def test_a_job_that_has_failed_is_over_though_tasks_of_it_are_not_in_the_cluster(jobs):
+    job = jobs("half")
+    dies = f"{job.serve.replace('600', '12')}; raise SystemExit(3)"
+    job.up(asking(job, SLEEP, ps=dies, restarts=0))
+    job.says("worker-1", b"up")
+    away = ("job/half-worker", "-n", kueue.NAMESPACE, "-p", '{"spec":{"suspend":true}}')
+    cluster.kubectl("patch", *away)
+    status = job.over()
+    assert status.state == "failed"
+    assert status.cause.task == "ps-0"
+    told = {task.task: (task.state, task.reason) for task in status.tasks}
+    assert told["worker-1"] == ("stopped", "suspended; stopped because ps-0 failed")
+
+
+def test_without_kueues_pod_integration_no_pod_slips_by_and_up_says_what_is_missing(jobs):
+    kueue.manage_pods(False)
+    try:
+        job = jobs("slips")
+        job.up(asking(job, SLEEP))
+        error = becomes_stuck(job, MissingError)
+        assert "Kueue, which does not manage pods in this namespace" in error.message
+        assert "integrations.frameworks" in error.hint
+        assert nothing_runs("slips")
+        job.down()
+    finally:
+        kueue.manage_pods()
