@@ -69,7 +69,7 @@ def test_the_run_survives_the_command_that_started_it(job, tmp_path):
     job.run = Run(job.name, Path(path).name, Path(path))
     assert job.task_is("worker-1", "running")
     time.sleep(0.3)
-    assert len(processes_of(job)) == 7  # three launchers, three programs, one keeper
+    assert len(processes_of(job)) == 8  # three launchers and programs, a keeper, a guard
 
 
 def test_a_killed_launcher_is_replaced_and_counted(job):
