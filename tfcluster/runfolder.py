@@ -89,7 +89,7 @@ class RunFolder:
         self.spec_file = path / "spec.yaml"
         self.plan_file = path / "plan.json"
         self.launch_file = path / "launch.json"
-        self.key_file = path / "control.key"
+        self.key_file = path / proof.KEY_FILE
         self.status_file = path / "status.json"
         self.events_file = path / "events.jsonl"
         self.keeper_file = path / "keeper.json"

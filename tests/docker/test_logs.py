@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from tfcluster.backends.docker.reports import was_stopped
 
 from tfcluster import launcher
 from tfcluster.archive import Run
 from tfcluster.backends.docker.frames import Frame, frames_in
 from tfcluster.backends.docker.logs import TaskReader
-from tfcluster.backends.docker.reports import was_stopped
 from tfcluster.backends.logfiles import read_logs
 from tfcluster.events import LogQuery
 

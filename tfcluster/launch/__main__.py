@@ -16,7 +16,7 @@ from tfcluster.launch.plan import (
     read_env_files,
     split_task,
 )
-from tfcluster.launch.proof import read_key
+from tfcluster.launch.proof import KEY_FILE, read_key
 from tfcluster.launch.task import Task
 from tfcluster.launch.wire import ask
 
@@ -51,7 +51,7 @@ def parse_arguments(argv: Optional[List[str]] = None) -> argparse.Namespace:
     if options.role:
         options.task = f"{options.role}-{os.environ.get('JOB_COMPLETION_INDEX', '0')}"
     if not options.key:
-        options.key = os.path.join(os.path.dirname(options.plan), "control.key")
+        options.key = os.path.join(os.path.dirname(options.plan), KEY_FILE)
     return options
 
 

@@ -6,11 +6,11 @@ a proof made with the run's key, so that no program can print one that is believ
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 import math
 from typing import Any, Dict, Mapping, Optional
+
+from tfcluster.launch.mac import is_same, mac
 
 PROGRESS = b"tfcluster-progress "
 RESULT = b"tfcluster-result "
@@ -53,7 +53,7 @@ def sound_value(value: Any, depth: int) -> Any:
 def state_proof(key: bytes, task: str, body: bytes) -> bytes:
     """What shows that a state line was written by a launcher of this run."""
     words = b"state\0" + task.encode() + b"\0" + body
-    return hmac.new(key, words, hashlib.sha256).hexdigest()[:PROOF_LENGTH].encode()
+    return mac(key, words).hex()[:PROOF_LENGTH].encode()
 
 
 def state_line(key: bytes, task: str, state: Mapping[str, Any]) -> bytes:
@@ -67,7 +67,7 @@ def read_state(key: bytes, task: str, line: bytes) -> Optional[Dict[str, Any]]:
     if not line.startswith(STATE):
         return None
     proof, _, body = line[len(STATE) :].partition(b" ")
-    if not hmac.compare_digest(proof, state_proof(key, task, body)):
+    if not is_same(proof, state_proof(key, task, body)):
         return None
     value = json.loads(body)
     return value if isinstance(value, dict) else None

@@ -11,13 +11,14 @@ HMAC-SHA256, cut to 128 bits, and compared in constant time.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 import os
 from collections import OrderedDict
 from typing import Any, Dict, Optional, Tuple
 
+from tfcluster.launch.mac import is_same, mac
+
+KEY_FILE = "control.key"  # beside the launch plan
 KEY_BYTES = 32
 PROOF_DIGITS = 32
 NONCE_DIGITS = 32
@@ -51,7 +52,7 @@ def read_key(path: str) -> bytes:
 def prove(key: bytes, *parts: bytes) -> bytes:
     """A proof over these parts; their lengths are part of it."""
     text = b"".join(b"%d:" % len(part) + part for part in parts)
-    return hmac.new(key, text, hashlib.sha256).hexdigest()[:PROOF_DIGITS].encode()
+    return mac(key, text).hex()[:PROOF_DIGITS].encode()
 
 
 def new_nonce() -> bytes:
@@ -63,7 +64,7 @@ class Session:
 
     def __init__(self, key: bytes, asker: bytes, answerer: bytes, *, asks: bool):
         text = b"session" + asker + answerer
-        self.key = hmac.new(key, text, hashlib.sha256).digest()
+        self.key = mac(key, text)
         self.ours, self.theirs = (b"a", b"b") if asks else (b"b", b"a")
         self.sent = self.received = 0
 
@@ -77,7 +78,7 @@ class Session:
         """The message; ValueError if it was not made for this place in this connection."""
         proof, _, body = line.rstrip(b"\n").partition(b" ")
         expected = prove(self.key, self.theirs, b"%d" % self.received, body)
-        if not hmac.compare_digest(proof, expected):
+        if not is_same(proof, expected):
             raise ValueError("a message without proof")
         self.received += 1
         try:
@@ -102,7 +103,7 @@ class Asker:
         """The session; ValueError if the other side does not know the key."""
         nonce, _, proof = line.rstrip(b"\n").partition(b" ")
         expected = prove(self.key, b"welcome", self.nonce, nonce)
-        if len(nonce) != NONCE_DIGITS or not hmac.compare_digest(proof, expected):
+        if len(nonce) != NONCE_DIGITS or not is_same(proof, expected):
             raise ValueError("is not a launcher of this run")
         return Session(self.key, self.nonce, nonce, asks=True)
 
@@ -121,7 +122,7 @@ class Door:
             return None
         _, asker, meant, nonce, proof = parts
         expected = prove(self.key, b"hello", asker, meant, nonce)
-        if not hmac.compare_digest(proof, expected) or meant != self.own or nonce in self.seen:
+        if not is_same(proof, expected) or meant != self.own or nonce in self.seen:
             return None
         self.seen[nonce] = None
         if len(self.seen) > REMEMBERED:

@@ -29,6 +29,7 @@ from tfcluster.backends.docker.lifecycle import CLEAN_PATIENCE, remove_container
 from tfcluster.backends.docker.planned import Host, docker_role, site_of
 from tfcluster.errors import TfclusterError
 from tfcluster.launch.bundle import source as launcher_source
+from tfcluster.launch.proof import KEY_FILE
 from tfcluster.plan import Plan
 
 
@@ -177,7 +178,7 @@ def launch_archive(run: Run, plan: Plan, opened: list[str]) -> bytes:
     files = {
         "launcher.py": launcher_source().encode(),
         "launch.json": json.dumps(launch).encode(),
-        "control.key": run.files.require_key().hex().encode(),
+        KEY_FILE: run.files.require_key().hex().encode(),
     }
     base = Path(site_of(plan).base)
     sources = plan.roles[0].env_files
