@@ -41,8 +41,11 @@ def check(world: World) -> None:
     """The job is over, all agree how and why, and it cost each task little."""
     outcomes = {world.names[node.rank]: node.outcome for node in world.nodes}
     assert [name for name, outcome in outcomes.items() if outcome is None] == []
-    over = max(node.left_at or 0.0 for node in world.nodes)
-    present = [node for node in world.nodes if node.disturbed_until < over - AWAY]
+    ends = [node.left_at for node in world.nodes if node.left_at is not None]
+    failures = [n.left_at for n in world.nodes if n.left_at and (n.outcome or "x")[0] == "failed"]
+    # Who was away when it was decided, for longer than the hub stays, may not have heard of it.
+    decided = min(failures, default=max(ends, default=0.0) - AWAY)
+    present = [node for node in world.nodes if node.disturbed_until < decided]
     silent = [node for node in present if node.outcome == ("silence", None)]
     assert silent == [], "an undisturbed task was never told"
     verdicts = {node.outcome for node in present if node.outcome and node.outcome[0] == "failed"}
@@ -60,7 +63,7 @@ def check(world: World) -> None:
     assert max(node.most_links for node in world.nodes) <= MOST_CHILDREN + 2
 
 
-@pytest.mark.parametrize("seed", [pytest.param(n, id=f"seed-{n}-") for n in range(150)])
+@pytest.mark.parametrize("seed", [pytest.param(n, id=f"seed-{n}-") for n in range(120)])
 def test_a_job_ends_and_all_agree_how_and_why(seed):
     world = build(seed)
     world.run(SECONDS)

@@ -145,7 +145,7 @@ class Node(Links):
 
     def maybe_run(self) -> None:
         needs = self.world.needs(self.rank)
-        if self.program == "waiting" and needs <= self.member.ready:
+        if self.program == "waiting" and needs <= self.member.facts.ready:
             self.program = "running"
             self.runs += 1
             self.member.report(self.world.now, {"state": "running"})
@@ -158,7 +158,7 @@ class Node(Links):
             return
         if code == 0:
             self.program = "finished"
-            self.member.succeed(self.world.now)
+            self.member.learn_finals(self.world.now, {self.rank})
             self.finish()
         else:
             self.program = "failed"
@@ -201,7 +201,7 @@ class Node(Links):
         return self.program == "running" and self.member.unheard(now) > START_TIMEOUT
 
     def leave(self) -> None:
-        verdict = self.member.verdict
+        verdict = self.member.facts.verdict
         cause = (verdict or {}).get("cause") or {}
         state = "succeeded" if self.program == "finished" else (verdict or {}).get("state")
         self.outcome = (str(state), cause.get("task") if state != "succeeded" else None)

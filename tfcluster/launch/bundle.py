@@ -9,7 +9,8 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 # In this order every module stands after those that it imports from.
 MODULES = (
-    *("exits", "system", "mac", "plan", "record", "lines", "ranks", "member", "proof", "wire"),
+    *("exits", "system", "mac", "plan", "record", "lines", "ranks"),
+    *("messages", "facts", "presence", "search", "member", "proof", "wire"),
     *("control", "output", "program", "report", "task", "__main__"),
 )
 HEAD = '''"""tfcluster's launcher, joined from tfcluster/launch. Python 3.8+, no packages.

@@ -15,7 +15,8 @@ import time
 from collections import OrderedDict
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
-from tfcluster.launch.member import Link, Links, Member, check_cause
+from tfcluster.launch.member import Link, Links, Member
+from tfcluster.launch.messages import check_cause
 from tfcluster.launch.plan import (
     LaunchPlan,
     control_address,
@@ -134,7 +135,7 @@ class Control(Links):
         def act() -> None:
             now = time.monotonic()
             if state == "succeeded" and self.task in self.required:
-                self.member.succeed(now)
+                self.member.learn_finals(now, {self.member.rank})
             if state == "failed" and cause is not None:
                 self.member.fail(now, cause)
             self.member.end(now)
@@ -156,7 +157,7 @@ class Control(Links):
 
     @property
     def required(self) -> Set[str]:
-        return {self.names[rank] for rank in self.member.required}
+        return {self.names[rank] for rank in self.member.facts.required}
 
     def unheard(self) -> float:
         """For how long no task that decides about the job was heard of, if we are the hub."""
@@ -164,15 +165,15 @@ class Control(Links):
 
     def open_required(self) -> List[str]:
         """The tasks whose success is still needed."""
-        left = self.member.required - self.member.finals
+        left = self.member.facts.required - self.member.facts.finals
         return [self.names[rank] for rank in sorted(left)]
 
     def has_place(self) -> bool:
         """Whether we have heard from the others, or there are none."""
         member = self.member
         if member.parent is not None:
-            return member.joined_once
-        return member.is_hub and (bool(member.children) or member.size == 1)
+            return member.search.found_once
+        return member.is_hub and (bool(member.children) or member.presence.size == 1)
 
     def job_table(self, patience: float = 1.0) -> Dict[str, Any]:
         """What every task is doing, as the hub says; what we know ourselves if it is silent."""
@@ -220,7 +221,7 @@ class Control(Links):
         member = self.member
         waits = member.gather_until is not None or member.leaving_since is not None
         seeks = member.parent is None and not member.is_hub
-        decides = member.cause is not None and member.verdict is None
+        decides = member.facts.cause is not None and member.facts.verdict is None
         return BUSY if waits or seeks or decides else CALM
 
     def run_posted(self) -> None:
@@ -356,7 +357,7 @@ class Control(Links):
         if told == "restart":
             self.hear("restart", None)
         elif told == "failed":
-            self.member.fail(now, check_cause(message.get("cause"), self.member.size))
+            self.member.fail(now, check_cause(message.get("cause")))
         elif told == "finished":
             tasks = message.get("tasks")
             if not isinstance(tasks, list) or not all(name in self.ranks for name in tasks):
