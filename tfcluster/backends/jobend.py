@@ -15,7 +15,7 @@ from tfcluster.launch import exits
 from tfcluster.launch.record import ENDED, Cause, TaskRecord
 
 SPEAK_AFTER = 2.0  # seconds that launchers have to tell each other
-OVERDUE = 35.0  # seconds after which a launcher that has not ended its task never will
+OVERDUE = 25.0  # seconds after which a launcher that has not ended its task never will
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ FOLDER = Path(__file__).parent
 MODULES = (
     *("exits", "system", "mac", "plan", "record", "lines", "ranks"),
     *("messages", "facts", "presence", "search", "member", "proof", "wire"),
-    *("control", "output", "program", "report", "task", "__main__"),
+    *("control", "output", "program", "edges", "waiting", "report", "task", "__main__"),
 )
 HEAD = '''"""tfcluster's launcher, joined from tfcluster/launch. Python 3.8+, no packages.
 

@@ -13,16 +13,14 @@ import socket
 import threading
 import time
 from collections import OrderedDict
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set
 
 from tfcluster.launch.member import Link, Links, Member
 from tfcluster.launch.messages import check_cause
 from tfcluster.launch.plan import (
     LaunchPlan,
     control_address,
-    program_address,
     required_tasks,
-    split_task,
 )
 from tfcluster.launch.proof import CLIENT, LONGEST_HELLO, LONGEST_MESSAGE, Door, Session
 from tfcluster.launch.ranks import rank_order
@@ -398,21 +396,3 @@ class Control(Links):
         peer = Peer(self, stream, session)
         self.selector.register(connection, selectors.EVENT_READ, peer)
         self.member.connected(time.monotonic(), rank, peer)
-
-
-def edges_of(plan: LaunchPlan, task: str) -> List[Tuple[str, Tuple[str, int]]]:
-    """The programs that this task's program talks to, and where.
-
-    Where all tasks of a role talk to all, each proves the way to its neighbour, so that the work of
-    a task does not grow with their number.
-    """
-    role, index = split_task(plan, task)
-    found = []
-    for name in plan["roles"][role].get("needs", []):
-        count = plan["roles"][name]["replicas"]
-        if name == role:
-            indexes = [(index + 1) % count] if count > 1 else []
-        else:
-            indexes = list(range(count))
-        found += [f"{name}-{number}" for number in indexes]
-    return [(peer, program_address(plan, peer)) for peer in found]

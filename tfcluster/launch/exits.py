@@ -68,3 +68,11 @@ def describe_exit(code: int) -> str:
 def may_restart(limit: int, only: Optional[Sequence[int]], failures: int, code: int) -> bool:
     """The restart rule: whether a task that has failed so often before may start once more."""
     return failures < limit and (only is None or code in only)
+
+
+class Stop(Exception):
+    """A task is over: state, exit code, kind and reason are settled."""
+
+    def __init__(self, state: str, code: int, kind: str, reason: str, peer: Optional[str] = None):
+        super().__init__(reason)
+        self.state, self.code, self.kind, self.reason, self.peer = state, code, kind, reason, peer

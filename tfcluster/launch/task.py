@@ -8,9 +8,10 @@ import queue
 import signal
 import threading
 import time
-from typing import Any, Dict, List, NoReturn, Optional, Set, Tuple
+from typing import Any, Callable, Dict, NoReturn, Optional, Set, Tuple
 
-from tfcluster.launch.control import Control, edges_of
+from tfcluster.launch.control import Control
+from tfcluster.launch.edges import watch_edges, watch_own_port
 from tfcluster.launch.exits import (
     CANNOT_START,
     DEADLINE,
@@ -21,7 +22,6 @@ from tfcluster.launch.exits import (
     EXIT_PEER_FAILED,
     FINISHED,
     JOB_DONE,
-    NOT_LISTENING,
     OUT_OF_MEMORY,
     PEER_FAILED,
     PEER_MISSING,
@@ -29,8 +29,8 @@ from tfcluster.launch.exits import (
     RESTARTING,
     SIGNALLED,
     SILENCE,
-    UNREACHABLE,
     WAITING,
+    Stop,
     describe_exit,
     kind_of_exit,
     may_restart,
@@ -41,18 +41,16 @@ from tfcluster.launch.plan import (
     LaunchPlan,
     LaunchRole,
     control_address,
-    program_address,
     program_argv,
     program_env,
     read_env_files,
     split_task,
-    tasks_of,
 )
 from tfcluster.launch.program import Program, reap
 from tfcluster.launch.record import RECORD_VERSION, Cause, Doing, TaskRecord
 from tfcluster.launch.report import Reporter
 from tfcluster.launch.system import adopt_orphans, is_stopped, oom_kills, process_start
-from tfcluster.launch.wire import ask, listens
+from tfcluster.launch.waiting import Peers
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0  # between restarts, doubling
 PLACE_PATIENCE = 10.0  # how long a launcher that replaces another waits to hear from the others
@@ -60,14 +58,6 @@ STALLED_AFTER = 20.0  # seconds without progress that are worth a word
 LOOK_EVERY = 1.0
 MEMORY_EVERY = 0.2
 MIB = 1 << 20
-
-
-class Stop(Exception):
-    """The task is over: state, exit code, kind and reason are settled."""
-
-    def __init__(self, state: str, code: int, kind: str, reason: str, peer: Optional[str] = None):
-        super().__init__(reason)
-        self.state, self.code, self.kind, self.reason, self.peer = state, code, kind, reason, peer
 
 
 class Task:
@@ -98,6 +88,7 @@ class Task:
         self.running_since: Optional[float] = None
         self.identity = {"pid": os.getpid(), "start": process_start(os.getpid())}
         self.control = Control(plan, task, key, self.hear, self.describe)
+        self.peers = Peers(plan, task, key, self.control.job_table)
 
     # -- What others may see
 
@@ -209,52 +200,24 @@ class Task:
         deadline = time.monotonic() + timeout
         next_notice = time.monotonic() + 2
         while True:
-            waits_for = self.missing_peers(time.monotonic() > min(next_notice, deadline))
+            due = time.monotonic() > min(next_notice, deadline)
+            waits_for = self.peers.missing(self.ready, due)
             if waits_for is None:
                 return
             if waits_for:
                 first = waits_for[0]
                 more = f" (and {len(waits_for) - 1} more)" if len(waits_for) > 1 else ""
                 if time.monotonic() > deadline:
-                    reason = f"waited {timeout:g} s for {self.explain(first)}{more}"
+                    reason = f"waited {timeout:g} s for {self.peers.explain(first)}{more}"
                     raise Stop("failed", EXIT_NOT_STARTED, PEER_MISSING, reason, first)
                 next_notice = time.monotonic() + 10
-                words = f"waiting for {self.explain(first)}{more}"
+                words = f"waiting for {self.peers.explain(first)}{more}"
                 self.say(words)
                 self.become("starting", WAITING, words, waits_for=tuple(waits_for[:10]))
             self.handle(self.next_message(min(0.2, timeout / 4)))
 
-    def missing_peers(self, name_them: bool) -> Optional[List[str]]:
-        """None if all are there; else their names, where they are wanted (it costs a question)."""
-        needs = self.entry.get("needs", [])
-        absent = [name for name in needs if name not in self.ready]
-        if absent:
-            if not name_them:
-                return []
-            table = self.control.job_table()
-            known = {*table["tasks"], *table["finals"]}
-            wanted = [task for task in tasks_of(self.plan, absent) if task != self.task]
-            return [task for task in wanted if task not in known] or wanted
-        if self.plan.get("barrier") != "ports":
-            return None
-        deaf = [peer for peer, address in edges_of(self.plan, self.task) if listens(address)]
-        return (deaf if name_them else []) if deaf else None
-
-    def explain(self, peer: str) -> str:
-        """A peer that we wait for: where it should be, and what happens there instead."""
-        address = control_address(self.plan, peer)
-        error: Optional[str] = None
-        try:
-            ask(address, self.control.key, peer, {"ask": "state"})
-        except (OSError, ValueError) as found:
-            error = getattr(found, "strerror", None) or str(found)
-        if error is None:
-            address = program_address(self.plan, peer)
-            error = listens(address) or "it has just come"
-        return f"{peer} at {address[0]}:{address[1]}: {error}"
-
     def run_until_over(self) -> None:
-        threading.Thread(target=self.watch_edges, daemon=True).start()
+        self.watch(watch_edges, self.plan, self.task, lambda: self.ended is not None, self.stop)
         rule = self.entry["restarts"]
         pause = FIRST_PAUSE
         while True:
@@ -312,7 +275,9 @@ class Task:
     def begin_state(self, program: Program) -> None:
         self.running_since = time.time()
         if self.entry.get("listens"):
-            threading.Thread(target=self.watch_own_port, args=(program,), daemon=True).start()
+            over = lambda: program is not self.program or self.ended is not None  # noqa: E731
+            listening = lambda: self.hear("listening", program)  # noqa: E731
+            self.watch(watch_own_port, self.plan, self.task, program, over, listening, self.stop)
         else:
             self.become("serving" if self.entry.get("serves") else "running")
 
@@ -443,42 +408,15 @@ class Task:
 
     # -- Watching
 
+    @staticmethod
+    def watch(action: Callable[..., None], *arguments: Any) -> None:
+        threading.Thread(target=action, args=arguments, daemon=True).start()
+
+    def stop(self, found: Stop) -> None:
+        self.hear("stop", found)
+
     def look_pause(self) -> float:
         return MEMORY_EVERY if self.entry.get("memory_limit") else LOOK_EVERY
-
-    def watch_own_port(self, program: Program) -> None:
-        """A program that others need must listen by start_timeout, or the task fails."""
-        own = program_address(self.plan, self.task)
-        timeout = self.plan["start_timeout"]
-        deadline = time.monotonic() + timeout
-        while program.running and program is self.program and self.ended is None:
-            error = listens(own) and listens(("127.0.0.1", own[1]))
-            if error is None:
-                self.hear("listening", program)
-                return
-            if time.monotonic() > deadline:
-                reason = f"nothing listens on port {own[1]} after {timeout:g} s: {error}"
-                self.hear("stop", Stop("failed", EXIT_NOT_STARTED, NOT_LISTENING, reason))
-                return
-            time.sleep(0.1)
-
-    def watch_edges(self) -> None:
-        """Notice that the port of a program that ours needs cannot be reached from here."""
-        # The peer itself reports first that its program does not listen: it has the cause.
-        deadline = time.monotonic() + self.plan["start_timeout"] * 1.25 + 2
-        edges = edges_of(self.plan, self.task)
-        pause = 0.5
-        while edges and self.ended is None:
-            time.sleep(pause)
-            pause = min(pause * 1.5, 3.0)
-            errors = [(peer, address, listens(address)) for peer, address in edges]
-            edges = [(peer, address) for peer, address, error in errors if error]
-            if edges and time.monotonic() > deadline:
-                peer, (host, port), error = next(entry for entry in errors if entry[2])
-                reason = f"{self.task} cannot reach {peer} at {host}:{port}: {error}"
-                stop = Stop("failed", EXIT_NOT_STARTED, UNREACHABLE, reason, peer)
-                self.hear("stop", stop)
-                return
 
     def enforce_memory(self, program: Program) -> str:
         """Kill the program if it uses more than its limit; the reason if so."""
