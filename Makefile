@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-JOBS ?= auto
+# One more than two cores: many tests wait for processes rather than compute.
+JOBS ?= 3
 
 .PHONY: demo test check clean docs bench
 
@@ -22,8 +23,9 @@ docs: $(VENV)/.dev  ## write the generated pages of docs/ anew
 	$(BIN)/python -m tfcluster.spec.docs
 	$(BIN)/python -m tfcluster.cli_docs > docs/commands.md
 
-bench: $(VENV)/.dev  ## measure start-up, planning, logs and training, as ratios
+bench: $(VENV)/.dev  ## measure start-up, planning, the control plane, logs and training, as ratios
 	$(BIN)/python benchmarks/cli.py
+	$(BIN)/python benchmarks/control.py
 	$(BIN)/python benchmarks/logs.py
 	$(BIN)/python benchmarks/trainer.py
 

@@ -13,9 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tfcluster import launcher
+from tfcluster.launch.bundle import source
+from tfcluster.launch.plan import PLAN_VERSION, control_address, tasks_of
+from tfcluster.launch.wire import ask
 
-LAUNCHER = Path(launcher.__file__)
+KEY = bytes(range(32))
 SERVE_FOR_EVER = (
     "import socket, time; server = socket.create_server(('127.0.0.1', $(PORT))); time.sleep(600)"
 )
@@ -41,12 +43,13 @@ def role(argv: list[str], replicas: int = 1, **changes: Any) -> dict[str, Any]:
         "restarts": {"limit": 0, "on": None},
         "needs": [],
         "serves": False,
+        "listens": False,
     }
     return {**base, **changes}
 
 
 def ps(code: str = SERVE_FOR_EVER, **changes: Any) -> dict[str, Any]:
-    return role(python(code), **{"serves": True, **changes})
+    return role(python(code), **{"serves": True, "listens": True, **changes})
 
 
 def worker(code: str, replicas: int = 1, **changes: Any) -> dict[str, Any]:
@@ -59,9 +62,10 @@ class World:
     def __init__(self, folder: Path, roles: dict[str, dict[str, Any]], **settings: Any):
         self.folder = folder
         self.plan: dict[str, Any] = {
+            "version": PLAN_VERSION,
             "job": "test",
             "run": "run1",
-            "success": "workers",
+            "success": ["worker"] if "worker" in roles else list(roles),
             "start_timeout": 20,
             "deadline": None,
             "stop_grace": 5,
@@ -72,11 +76,21 @@ class World:
             **settings,
         }
         (folder / "launch.json").write_text(json.dumps(self.plan))
+        (folder / "control.key").write_text(KEY.hex())
+        # As containers get it: one file.
+        self.launcher = folder / "launcher.py"
+        self.launcher.write_text(source(), encoding="utf-8")
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, *tasks: str, interpreter: str = sys.executable, extra: tuple[str, ...] = ()):
-        for task in tasks or launcher.tasks_of(self.plan):
-            argv = [interpreter, "-I", str(LAUNCHER), "--plan", str(self.folder / "launch.json")]
+        for task in tasks or tasks_of(self.plan):
+            argv = [
+                interpreter,
+                "-I",
+                str(self.launcher),
+                "--plan",
+                str(self.folder / "launch.json"),
+            ]
             argv += ["--task", task, "--record", str(self.folder / f"{task}.json"), *extra]
             out, err = self.folder / f"{task}.out", self.folder / f"{task}.err"
             with open(out, "ab") as stdout, open(err, "ab") as stderr:
@@ -95,8 +109,12 @@ class World:
         return json.loads((self.folder / f"{task}.json").read_text())
 
     def ask(self, task: str, **message: Any) -> dict[str, Any]:
-        question = {"run": self.plan["run"], "ask": "state", **message}
-        return launcher.ask(launcher.control_address(self.plan, task), question)
+        address = control_address(self.plan, task)
+        return ask(address, KEY, task, message or {"ask": "state"})
+
+    def table(self, task: str) -> dict[str, Any]:
+        """What the hub knows of all tasks, asked through this one."""
+        return self.ask(task, ask="job")
 
     def out(self, task: str) -> bytes:
         return (self.folder / f"{task}.out").read_bytes()

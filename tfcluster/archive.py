@@ -1,12 +1,7 @@
 """The record of every run: what was asked for, what happened, what was printed.
 
-    <home>/jobs/<job>/lock
-    <home>/jobs/<job>/runs/<run>/record.json   who, when, from where
-                                 spec.yaml     the spec as understood, secrets masked
-                                 plan.json     every task
-                                 events.jsonl  a line per event
-                                 status.json   how it ended, written once
-                                 logs/<task>.<attempt>.log
+    <home>/jobs/<job>/lock          held by the command that changes the job
+    <home>/jobs/<job>/runs/<run>/   see runfolder
 
 <home> is $TFCLUSTER_HOME, else the user's state folder. Nothing here imports more than the standard
 library and platformdirs, because `tfcluster status` has to be quick.
@@ -16,20 +11,22 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
-import secrets
 import shutil
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TextIO
 
-from tfcluster.errors import MissingError, TfclusterError
+from tfcluster.errors import DamagedFile, DamagedRecord, MissingError, TfclusterError
 from tfcluster.events import Event, JobStatus
-from tfcluster.launcher import append_line, write_json
+from tfcluster.files import locked, make_folder, open_plain
 from tfcluster.redaction import looks_secret
+from tfcluster.runfolder import RunFolder
+from tfcluster.runrecord import RunRecord
 
 KEEP_RUNS = 20
 
@@ -42,14 +39,6 @@ def home() -> Path:
     from platformdirs import user_state_path
 
     return user_state_path("tfcluster")
-
-
-def read_json(path: Path) -> Any:
-    """The file's content, or None if it is not there."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
 
 
 @dataclass(frozen=True)
@@ -65,52 +54,75 @@ class Run:
         """The run whose folder this is, as its keeper is told."""
         return cls(folder.parent.parent.name, folder.name, folder)
 
+    @cached_property
+    def files(self) -> RunFolder:
+        return RunFolder(self.path)
+
     @property
-    def record(self) -> dict[str, Any]:
-        return read_json(self.path / "record.json") or {}
+    def record(self) -> RunRecord:
+        """What is written down of the run now."""
+        found = self.files.read_record()
+        if found is None:
+            raise MissingError(
+                f'job "{self.job}" has no run {self.id}', hint="list its runs: tfcluster history"
+            )
+        return found
 
     @property
     def backend(self) -> str:
-        return str(self.record.get("backend", "local"))
+        return self.record.backend
 
     @property
     def logs(self) -> Path:
-        return self.path / "logs"
-
-    @property
-    def events_path(self) -> Path:
-        return self.path / "events.jsonl"
+        return self.files.logs
 
     def update(self, **fields: Any) -> None:
-        write_json(str(self.path / "record.json"), {**self.record, **fields})
+        """Change these fields of the record, and no other that changes at the same time."""
+        with locked(self.files.record_lock):
+            self.files.write_record(replace(self.record, **fields))
 
-    def note(self, kind: str, message: str, task: str | None = None) -> None:
+    def note(
+        self,
+        kind: str,
+        message: str,
+        task: str | None = None,
+        data: Mapping[str, Any] | None = None,
+    ) -> None:
         """Append one event."""
-        event = Event(time=time.time(), kind=kind, message=message, task=task)
-        append_line(str(self.events_path), json.dumps(event.to_dict()))
+        self.files.append_event(Event(time.time(), kind, message, task, data))
 
     def events(self) -> Iterator[Event]:
         """Every event so far, in the order in which they were written."""
-        with contextlib.suppress(FileNotFoundError), open(self.events_path, "rb") as file:
-            for line in file:
-                # A line is written at once, but a full disk can cut one.
-                with contextlib.suppress(ValueError, KeyError):
-                    data = json.loads(line)
-                    yield Event(data["time"], data["kind"], data["message"], data.get("task"))
+        return self.files.read_events()
 
     def final_status(self) -> JobStatus | None:
         """How the run ended, if it has ended."""
-        data = read_json(self.path / "status.json")
-        return JobStatus.from_dict(data) if data else None
+        return self.files.read_status()
 
     def settle(self, status: JobStatus) -> None:
         """Write down how the run ended."""
-        write_json(str(self.path / "status.json"), status.to_dict())
+        self.files.write_status(status)
         self.update(state=status.state, ended=status.ended)
+
+
+# -- Finding runs ------------------------------------------------------------------------------
+
+
+def readable(run: Run) -> RunRecord | None:
+    """The run's record; None, with a warning, if it is damaged: it must not hide the others."""
+    try:
+        return run.files.read_record()
+    except DamagedFile as error:
+        warnings.warn(f"left out: {error.message}", DamagedRecord, stacklevel=2)
+        return None
 
 
 def job_folder(job: str) -> Path:
     return home() / "jobs" / job
+
+
+def runs_folder(job: str) -> Path:
+    return job_folder(job) / "runs"
 
 
 def all_jobs() -> list[str]:
@@ -121,12 +133,12 @@ def all_jobs() -> list[str]:
 
 def runs_of(job: str) -> list[Run]:
     """A job's runs, newest first."""
-    folder = job_folder(job) / "runs"
+    folder = runs_folder(job)
     if not folder.is_dir():
         return []
     runs = [Run(job, entry.name, entry) for entry in folder.iterdir()]
-    found = [(run.record.get("created", 0.0), run) for run in runs]
-    return [run for created, run in sorted(found, key=lambda pair: -pair[0]) if created]
+    found = [(record.created, run) for run in runs if (record := readable(run)) is not None]
+    return [run for _, run in sorted(found, key=lambda pair: -pair[0])]
 
 
 def latest_run(job: str) -> Run | None:
@@ -136,8 +148,12 @@ def latest_run(job: str) -> Run | None:
 
 def find_run(job: str, run_id: str | None = None) -> Run:
     """The run meant: the latest, or the one whose id starts with `run_id`."""
+    if run_id and run_id.isalnum():
+        RunFolder(runs_folder(job) / run_id).read_record()  # raises if it is the damaged one
     runs = runs_of(job)
     if not runs:
+        for folder in runs_folder(job).glob("*"):
+            RunFolder(folder).read_record()
         raise MissingError(f'job "{job}" has never been brought up', hint="run: tfcluster up")
     if run_id is None:
         return runs[0]
@@ -163,32 +179,36 @@ def create_run(
     """A new, empty run; the oldest ones beyond the last twenty are removed."""
     import hashlib
 
-    run_id = secrets.token_hex(3)
-    run = Run(job, run_id, job_folder(job) / "runs" / run_id)
-    run.path.mkdir(parents=True, mode=0o700)
-    run.logs.mkdir()
-    (run.path / "tasks").mkdir()
-    record = {
-        "schemaVersion": 1,
-        "job": job,
-        "run": run_id,
-        "backend": backend,
-        "folder": str(folder),
-        "base": str(base),
-        "spec": str(spec.resolve()) if spec else None,
-        "sourceHash": hashlib.sha256(source.encode()).hexdigest(),
-        # What `scale` needs to read the spec again; secrets are left out, and asked for then.
-        "variables": {k: None if looks_secret(k) else v for k, v in sorted(variables.items())},
-        "overrides": [text for text in overrides if not looks_secret(text.partition("=")[0])],
-        "created": time.time(),
-        "state": "pending",
-        "ended": None,
-    }
-    write_json(str(run.path / "record.json"), record)
-    for old in runs_of(job)[KEEP_RUNS:]:
-        if old.final_status() is not None:
-            shutil.rmtree(old.path, ignore_errors=True)
+    run_id = os.urandom(3).hex()
+    run = Run(job, run_id, runs_folder(job) / run_id)
+    run.files.make()
+    run.files.make_key()
+    record = RunRecord(
+        job=job,
+        run=run_id,
+        backend=backend,
+        folder=str(folder),
+        base=str(base),
+        created=time.time(),
+        spec=str(spec.resolve()) if spec else None,
+        source_hash=hashlib.sha256(source.encode()).hexdigest(),
+        variables={k: None if looks_secret(k) else v for k, v in sorted(variables.items())},
+        overrides=tuple(text for text in overrides if not looks_secret(text.partition("=")[0])),
+    )
+    run.files.write_record(record)
+    remove_old(job)
     return run
+
+
+def remove_old(job: str) -> None:
+    """Keep the last runs of a job, and those that have not ended or cannot be understood."""
+    for old in runs_of(job)[KEEP_RUNS:]:
+        with contextlib.suppress(DamagedFile):
+            if old.final_status() is not None:
+                shutil.rmtree(old.path, ignore_errors=True)
+
+
+# -- One command at a time ---------------------------------------------------------------------
 
 
 def try_lock(file: TextIO) -> bool:
@@ -204,8 +224,9 @@ def job_lock(job: str, doing: str, *, patience: float = 0.0) -> Iterator[None]:
     """One command changes a job at a time; a second says who is at it and touches nothing."""
     deadline = time.monotonic() + patience
     folder = job_folder(job)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with open(folder / "lock", "a+", encoding="utf-8") as file:
+    make_folder(folder)
+    descriptor = open_plain(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    with os.fdopen(descriptor, "a+", encoding="utf-8") as file:
         while not try_lock(file):
             if time.monotonic() > deadline:
                 file.seek(0)

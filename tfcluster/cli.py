@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -15,7 +16,14 @@ import typer
 from typer.core import TyperGroup
 
 from tfcluster import __version__, console
-from tfcluster.errors import EXIT_INTERRUPTED, EXIT_TOOL, EXIT_USAGE, TfclusterError, UsageError
+from tfcluster.errors import (
+    EXIT_INTERRUPTED,
+    EXIT_TOOL,
+    EXIT_USAGE,
+    DamagedRecord,
+    TfclusterError,
+    UsageError,
+)
 from tfcluster.quick import QuickCommand, QuickParameters
 
 EXIT_BROKEN_PIPE = 141  # as a shell reports a program that a closed pipe has ended
@@ -130,6 +138,15 @@ def options(
     The first minutes: tfcluster init mnist && cd mnist && tfcluster up
     """
     console.choose_color(color)
+    show_otherwise = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, DamagedRecord):
+            console.warn(str(message))
+        else:
+            show_otherwise(message, category, *where, **more)
+
+    warnings.showwarning = show
 
 
 def hoisted(arguments: Sequence[str]) -> list[str]:

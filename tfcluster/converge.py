@@ -12,7 +12,6 @@ from tfcluster.archive import Run, create_run, job_lock, latest_run
 from tfcluster.backends import load_backend
 from tfcluster.changes import Change, ObjectChange, compare
 from tfcluster.events import JobStatus
-from tfcluster.launcher import write_json
 from tfcluster.plan import Plan, stored_plan
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ def deploy(
         write_spec(run, loaded)
         unchanged = all(change.action == "keep" for change in changes)
         if backend.reapplies or not unchanged:
-            write_json(str(run.path / "plan.json"), plan.to_dict())
+            run.files.write_plan(plan.to_dict())
             if not unchanged:
                 run.update(applied=time.time())
             backend.apply(run, plan, changes)
@@ -123,7 +122,7 @@ def base_folder(loaded: LoadedSpec) -> Path:
 
 def write_spec(run: Run, loaded: LoadedSpec) -> None:
     """Keep the spec as understood, for `history` and for a look at 3 a.m."""
-    (run.path / "spec.yaml").write_text(loaded.masked_yaml(), encoding="utf-8")
+    run.files.write_spec(loaded.masked_yaml())
 
 
 def bring_down(run: Run, *, grace: float, keep_going: Callable[[], bool] = lambda: True) -> None:

@@ -45,6 +45,18 @@ class MissingFile(MissingError):
     """A file that the call names is not there or cannot be read."""
 
 
+class DamagedFile(TfclusterError):
+    """A file of ours that is not what it should be; nothing of it was used."""
+
+    def __init__(self, path: object, wrong: str, *, hint: str = "move it away"):
+        super().__init__(f"{path}: {wrong}", hint=hint)
+        self.path, self.wrong = str(path), wrong
+
+
+class DamagedRecord(UserWarning):
+    """A run that a listing leaves out because its record is damaged."""
+
+
 class WaitTimeout(TfclusterError):
     """A named wait reached its deadline."""
 

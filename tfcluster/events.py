@@ -2,13 +2,60 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
+from tfcluster.launch import exits
+from tfcluster.launch.lines import sound
+
 STATES = ("pending", "starting", "running", "serving", "succeeded", "failed", "stopped")
 ENDED = frozenset({"succeeded", "failed", "stopped"})
 SCHEMA_VERSION = 1
+LARGEST = 1 << 63  # no count of steps is larger; a float would overflow much later
+KIND_OF_CODE: Mapping[int | None, str] = {
+    exits.EXIT_KILLED: exits.PROGRAM_KILLED,
+    exits.EXIT_PEER_FAILED: exits.PEER_FAILED,
+    exits.EXIT_NOT_STARTED: exits.PEER_MISSING,
+    exits.EXIT_DEADLINE: exits.DEADLINE,
+    126: exits.CANNOT_START,
+    127: exits.CANNOT_START,
+}
+
+
+def is_usable(value: object) -> bool:
+    """Whether this is a number that JSON has and that can be shown: no nan, nothing absurd."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) if isinstance(value, float) else abs(value) <= LARGEST
+
+
+def implied_kind(state: str, code: int | None) -> str:
+    """The kind of a task's end that its state and exit code tell, where nothing else was said."""
+    if state not in ENDED:
+        return ""
+    if code in KIND_OF_CODE:
+        return KIND_OF_CODE[code]
+    if state == "stopped":
+        return exits.STOPPED if code is None else exits.SIGNALLED
+    return "" if code is None else exits.kind_of_exit(code)
+
+
+def kind_in(data: Mapping[str, Any]) -> str:
+    """The kind that a task's record or status names, or else implies."""
+    given = data.get("kind")
+    return given if isinstance(given, str) else implied_kind(data["state"], data.get("exitCode"))
+
+
+LARGEST_NUMBER = 1e18  # integers have no limit in JSON; no step or rate is as large as this
+MAY_DIVERGE = frozenset({"loss", "accuracy"})  # NaN is what a training that fails has to say
+
+
+def is_number(value: Any, *, finite: bool) -> bool:
+    if isinstance(value, float) and not finite:
+        return True
+    return type(value) in (int, float) and -LARGEST_NUMBER < value < LARGEST_NUMBER
 
 
 @dataclass(frozen=True)
@@ -25,13 +72,8 @@ class Progress:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Progress:
         """Keep the known, numeric fields of what a program printed and drop the rest."""
-        known = {
-            entry.name: data[entry.name]
-            for entry in fields(cls)
-            if isinstance(data.get(entry.name), int | float)
-            and not isinstance(data.get(entry.name), bool)
-        }
-        return cls(**known)
+        known = {entry.name: data.get(entry.name) for entry in fields(cls)}
+        return cls(**{name: value for name, value in known.items() if is_usable(value)})
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -57,6 +99,9 @@ class Observed:
     pid: int | None = None
     started: float | None = None
     ended: float | None = None
+    kind: str = ""  # why it is in that state; see launch.exits
+    progressed: float | None = None  # when the last progress came
+    silent_since: float | None = None  # since when its launcher does not answer
 
     @property
     def over(self) -> bool:
@@ -68,11 +113,14 @@ class Observed:
             "role": self.role,
             "index": self.index,
             "state": self.state,
+            "kind": self.kind,
             "reason": self.reason,
             "exitCode": self.exit_code,
             "restarts": self.restarts,
             "address": self.address,
             "progress": self.progress.to_dict() if self.progress else None,
+            "progressed": self.progressed,
+            "silentSince": self.silent_since,
             "pid": self.pid,
             "started": self.started,
             "ended": self.ended,
@@ -94,6 +142,9 @@ class Observed:
             pid=data.get("pid"),
             started=data.get("started"),
             ended=data.get("ended"),
+            kind=kind_in(data),
+            progressed=data.get("progressed"),
+            silent_since=data.get("silentSince"),
         )
 
 
@@ -106,14 +157,18 @@ class Cause:
     reason: str
     lines: tuple[str, ...] = ()
     time: float = 0.0
+    kind: str = ""
+    peer: str | None = None  # the other end, where two tasks could not reach each other
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "task": self.task,
+            "kind": self.kind,
             "exitCode": self.exit_code,
             "reason": self.reason,
             "lines": list(self.lines),
             "time": self.time,
+            "peer": self.peer,
         }
 
     @classmethod
@@ -124,6 +179,8 @@ class Cause:
             reason=data.get("reason", ""),
             lines=tuple(data.get("lines", ())),
             time=data.get("time", 0.0),
+            kind=kind_in({"state": "failed", **data}),
+            peer=data.get("peer"),
         )
 
 
@@ -184,7 +241,7 @@ class JobStatus:
             backend=data["backend"],
             state=data["state"],
             tasks=tuple(Observed.from_dict(task) for task in data["tasks"]),
-            result=data.get("result"),
+            result=sound(data["result"]) if data.get("result") else None,
             cause=Cause.from_dict(data["cause"]) if data.get("cause") else None,
             started=data.get("started"),
             ended=data.get("ended"),
@@ -193,12 +250,13 @@ class JobStatus:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a job or a task, in one sentence."""
+    """Something that happened to a job or a task, in one sentence; a job's result is in `data`."""
 
     time: float
     kind: str
     message: str
     task: str | None = None
+    data: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -207,7 +265,19 @@ class Event:
             "kind": self.kind,
             "task": self.task,
             "message": self.message,
+            "data": dict(self.data) if self.data is not None else None,
         }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Event:
+        more = data.get("data")
+        return cls(
+            time=float(data["time"]),
+            kind=str(data["kind"]),
+            message=str(data["message"]),
+            task=data.get("task"),
+            data=sound(more) if isinstance(more, dict) else None,
+        )
 
 
 class LogLine(NamedTuple):

@@ -17,8 +17,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tfcluster import __version__, launcher
+from tfcluster import __version__
 from tfcluster.errors import MissingError, TfclusterError
+from tfcluster.launch.bundle import source
 from tfcluster.render import resources
 
 REPOSITORY = "tfcluster/trainer"
@@ -41,7 +42,7 @@ def context_files() -> dict[str, bytes]:
         # MNIST has a layer of its own, so that a change in the code leaves it alone.
         name = inside if inside.startswith("data/") else f"code/trainer/{inside}"
         files[name] = path.read_bytes()
-    files["code/launcher.py"] = Path(launcher.__file__).read_bytes()
+    files["code/launcher.py"] = source().encode()
     return dict(sorted(files.items()))
 
 

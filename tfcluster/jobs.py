@@ -21,9 +21,9 @@ def select_job(spec: Path | None = None, job: str | None = None, folder: Path | 
     if spec is not None:
         return name_in(folder / spec)
     records = {name: run.record for name in all_jobs() if (run := latest_run(name))}
-    here = [name for name, record in records.items() if record["folder"] == str(folder)]
+    here = [name for name, record in records.items() if record.folder == str(folder)]
     if here:
-        return max(here, key=lambda name: records[name]["created"])
+        return max(here, key=lambda name: records[name].created)
     if len(records) == 1:
         return next(iter(records))
     if not records:
@@ -52,8 +52,7 @@ def name_in(spec: Path) -> str:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         for name in all_jobs():
             run = latest_run(name)
-            record = run.record if run else {}
-            if record.get("spec") == str(path) and record.get("sourceHash") == digest:
+            if run and (run.record.spec, run.record.source_hash) == (str(path), digest):
                 return name
     from tfcluster.spec.loader import load_spec
 

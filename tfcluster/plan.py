@@ -13,23 +13,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from tfcluster import launcher
-from tfcluster.archive import Run, read_json
+from tfcluster.archive import Run
 from tfcluster.errors import MissingError
+from tfcluster.files import read_versioned
+from tfcluster.launch import plan as launch_plan
 from tfcluster.redaction import looks_secret, redacted_argv
 
 if TYPE_CHECKING:
     from tfcluster.spec.model import JobSpec, RoleSpec
 
+VERSION = 2  # of plan.json
 ROLE_ORDER = ("chief", "ps", "worker", "evaluator")
-
-STRATEGY_NEEDS: dict[str, dict[str, tuple[str, ...]]] = {
-    # strategy -> role -> the roles whose servers it needs
-    "between-graph": {"chief": ("ps",), "worker": ("ps",), "evaluator": ("ps",)},
-    "multi-worker": {"chief": ("worker",), "worker": ("chief", "worker")},
-    "coordinator": {"chief": ("ps", "worker")},
-    "in-graph": {"chief": ("ps", "worker"), "worker": ("ps",)},
-}
 
 
 # -- The plan ----------------------------------------------------------------------------------
@@ -57,7 +51,8 @@ class RolePlan:
     restarts: int
     restart_on: tuple[int, ...] | None
     needs: tuple[str, ...]
-    serves: bool
+    serves: bool  # ended when the job has succeeded, and not waited for
+    listens: bool  # others need its TensorFlow port: it must listen by start_timeout
     resources: Resources
     addresses: tuple[str, ...] = ()
     control: tuple[str, ...] = ()
@@ -104,7 +99,7 @@ class Plan:
     job: str
     backend: str
     strategy: str
-    success: str
+    success: tuple[str, ...]  # the roles whose tasks must all succeed
     start_timeout: float
     deadline: float | None
     stop_grace: float
@@ -148,13 +143,13 @@ class Plan:
             for index in range(role.replicas)
         }
 
-    def launch(self, run: str) -> dict[str, Any]:
+    def launch(self, run: str) -> launch_plan.LaunchPlan:
         """What launchers read."""
         return {
-            "version": 1,
+            "version": launch_plan.PLAN_VERSION,
             "job": self.job,
             "run": run,
-            "success": self.success,
+            "success": list(self.success),
             "start_timeout": self.start_timeout,
             "deadline": self.deadline,
             "stop_grace": self.stop_grace,
@@ -177,7 +172,7 @@ class Plan:
         """One task by name."""
         launch = self.launch(run)
         try:
-            role, index = launcher.split_task(launch, name)
+            role, index = launch_plan.split_task(launch, name)
         except ValueError:
             raise MissingError(
                 f'job "{self.job}" has no task "{name}"', hint=known_tasks(self)
@@ -185,20 +180,31 @@ class Plan:
         return filled_task(launch, self.role(role), index)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"schemaVersion": 1, **asdict(self)}
+        return {"schemaVersion": VERSION, **asdict(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Plan:
+        """The plan; ValueError, KeyError or TypeError if this is none of this version."""
+        if data.get("schemaVersion") != VERSION:
+            raise ValueError(f"schemaVersion: {data.get('schemaVersion')} instead of {VERSION}")
         fields = {key: value for key, value in data.items() if key != "schemaVersion"}
         fields["roles"] = tuple(role_from_dict(role) for role in data["roles"])
-        fields["cluster_roles"] = tuple(data["cluster_roles"])
+        for name in ("success", "cluster_roles"):
+            fields[name] = tuple(data[name])
         return cls(**fields)
 
 
 def stored_plan(run: Run) -> Plan | None:
     """The plan that a run follows now; None before it has one."""
-    data = read_json(run.path / "plan.json")
-    return Plan.from_dict(data) if data else None
+    return read_versioned(run.files.plan_file, Plan.from_dict, versions=(VERSION,))
+
+
+def require_plan(run: Run) -> Plan:
+    """The plan of a run that has one; an error if it was never started."""
+    plan = stored_plan(run)
+    if plan is None:
+        raise MissingError(f"run {run.id} was never started", hint="start it: tfcluster up")
+    return plan
 
 
 def role_from_dict(data: Mapping[str, Any]) -> RolePlan:
@@ -213,7 +219,7 @@ def role_from_dict(data: Mapping[str, Any]) -> RolePlan:
 # -- What a task is started with ---------------------------------------------------------------
 
 
-def launch_role(role: RolePlan) -> dict[str, Any]:
+def launch_role(role: RolePlan) -> launch_plan.LaunchRole:
     return {
         "replicas": role.replicas,
         "argv": list(role.argv),
@@ -228,6 +234,7 @@ def launch_role(role: RolePlan) -> dict[str, Any]:
         },
         "needs": list(role.needs),
         "serves": role.serves,
+        "listens": role.listens,
         "mask_gpus": role.resources.gpus == 0,
         "memory_limit": role.resources.memory,
         "cpus": {index: list(cores) for index, cores in role.cpus.items()},
@@ -235,16 +242,15 @@ def launch_role(role: RolePlan) -> dict[str, Any]:
     }
 
 
-def filled_task(launch: Mapping[str, Any], role: RolePlan, index: int) -> Task:
-    data = dict(launch)
-    env = launcher.program_env(data, role.role, index)
+def filled_task(launch: launch_plan.LaunchPlan, role: RolePlan, index: int) -> Task:
+    env = launch_plan.program_env(launch, role.role, index)
     return Task(
         name=f"{role.role}-{index}",
         role=role.role,
         index=index,
         address=role.addresses[index],
         control=role.control[index],
-        argv=tuple(launcher.program_argv(data, role.role, index)),
+        argv=tuple(launch_plan.program_argv(launch, role.role, index)),
         env=env,
         tf_config=json.loads(env["TF_CONFIG"]),
         resources=role.resources,
@@ -287,23 +293,17 @@ def plan_job(spec: JobSpec, site: Site) -> Plan:
     order = [name for name in ROLE_ORDER if name in spec.roles]
     order += sorted(name for name in spec.roles if name not in ROLE_ORDER)
     counts = {name: spec.roles[name].replicas for name in order}
-    needed = {
-        need
-        for name in order
-        for need in STRATEGY_NEEDS[strategy].get(name, ())
-        if need in spec.roles and (need != name or counts[name] > 1)
-    }
     plan = Plan(
         job=spec.name,
         backend=site.backend,
         strategy=strategy,
-        success=spec.effective_success,
+        success=spec.success_roles,
         start_timeout=spec.start_timeout,
         deadline=spec.deadline,
         stop_grace=spec.stop_grace,
         barrier=spec.barrier,
         cluster_roles=tuple(name for name in order if in_cluster(name, strategy)),
-        roles=tuple(plan_role(spec, name, site, strategy, name in needed) for name in order),
+        roles=tuple(plan_role(spec, name, site) for name in order),
         logdir=spec.logdir or site.logdir,
         checkpoints=spec.checkpoints or site.checkpoints,
         bind=site.bind,
@@ -319,9 +319,8 @@ def in_cluster(role: str, strategy: str) -> bool:
     return role in ROLE_ORDER or strategy in ("between-graph", "in-graph")
 
 
-def plan_role(spec: JobSpec, name: str, site: Site, strategy: str, needed: bool) -> RolePlan:
+def plan_role(spec: JobSpec, name: str, site: Site) -> RolePlan:
     role = spec.roles[name]
-    needs = tuple(need for need in STRATEGY_NEEDS[strategy].get(name, ()) if need in spec.roles)
     pairs = [site.address(name, index) for index in range(role.replicas)]
     restarts = spec.restarts_of(name)
     return RolePlan(
@@ -333,8 +332,9 @@ def plan_role(spec: JobSpec, name: str, site: Site, strategy: str, needed: bool)
         workdir=role.workdir or spec.workdir,
         restarts=restarts.limit,
         restart_on=None if restarts.on is None else tuple(restarts.on),
-        needs=needs,
-        serves=needed and (name == "ps" or strategy in ("coordinator", "in-graph")),
+        needs=spec.needs_of(name),
+        serves=name in spec.serving_roles,
+        listens=name in spec.listening_roles,
         resources=Resources(role.cpu, role.memory.bytes if role.memory else None, role.gpus),
         addresses=tuple(task for task, _ in pairs),
         control=tuple(control for _, control in pairs),

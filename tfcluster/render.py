@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 import importlib
 import json
 import shlex
@@ -12,8 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfcluster import launcher
-from tfcluster.errors import UsageError
+from tfcluster.archive import home
+from tfcluster.errors import TfclusterError, UsageError
+from tfcluster.files import make_folder, read_bytes, write_bytes
+from tfcluster.launch.bundle import source
+from tfcluster.launch.proof import make_key, parse_key
 
 if TYPE_CHECKING:
     import jinja2
@@ -58,10 +63,32 @@ def render_local(plan: Plan) -> str:
     launch = plan.launch("rendered")
     folders = [folder for folder in (plan.logdir, plan.checkpoints) if folder]
     template = environment().get_template("local/run.sh.j2")
-    source = Path(launcher.__file__).read_text(encoding="utf-8")
     return template.render(
-        plan=plan, launch=launch, launcher=source, folders=folders, python=sys.executable
+        plan=plan, launch=launch, launcher=source(), folders=folders, python=sys.executable
     )
+
+
+def control_key(plan: Plan) -> bytes:
+    """The key of a job that is rendered: the same for the same spec and user, and no one else's.
+
+    It is made from a key of the user's own, so that rendering twice gives the same text.
+    """
+    words = f"{plan.job}\0{plan.backend}\0{plan.content_id}".encode()
+    return hmac.new(user_key(), words, hashlib.sha256).digest()
+
+
+def user_key() -> bytes:
+    """The key that rendered ones are made from; for this call only where none can be kept."""
+    path = home() / "render.key"
+    try:
+        found = read_bytes(path)
+        if found is None:
+            make_folder(path.parent)
+            found = make_key().hex().encode()
+            write_bytes(path, found)
+        return parse_key(found)
+    except (OSError, ValueError, TfclusterError):
+        return make_key()
 
 
 def later(module: str, function: str) -> Callable[[Plan], str]:

@@ -6,10 +6,14 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfcluster.events import JobStatus, Observed, Progress
+from tfcluster.events import JobStatus, Observed, Progress, is_usable
+from tfcluster.launch import exits
 
 BAR = 16
 ALWAYS = ("TASK", "STATE")
+STALL_SHOWN = 20.0  # seconds without progress after which a running task says so
+HUGE = 1e15  # from here on only an exponent is short enough to read
+SAYS_STATE = {exits.PEER_FAILED, exits.SIGNALLED, exits.STOPPED}  # "stopped because …", "stopped"
 
 
 def bar(fraction: float, cells: int = BAR) -> str:
@@ -24,6 +28,8 @@ def number(value: float) -> str:
         return str(value)
     if value and abs(value) < 0.001:
         return f"{value:.1e}"
+    if abs(value) >= HUGE:
+        return f"{value:.1e}"
     return f"{value:.3f}" if abs(value) < 100 else f"{value:.0f}"
 
 
@@ -36,6 +42,8 @@ def steps(progress: Progress | None) -> str:
 def rate(progress: Progress | None) -> str:
     if progress is None or progress.rate is None:
         return ""
+    if abs(progress.rate) >= HUGE:
+        return f"{progress.rate:.1e}/s"
     return f"{progress.rate:.0f}/s" if progress.rate >= 10 else f"{progress.rate:.1f}/s"
 
 
@@ -76,11 +84,12 @@ def task_rows(
         if bars and progress and progress.step is not None and progress.total:
             step = f"{step:{longest}} {bar(progress.step / progress.total)}"
         restarts = str(task.restarts) if task.restarts or "RESTARTS" in keep else ""
-        row = [task.task, task.state, step, rate(progress), loss(progress), restarts]
+        speed = "" if stalled(task, now) else rate(progress)
+        row = [task.task, task.state, step, speed, loss(progress), restarts]
         if wide:
             code = "" if task.exit_code is None else str(task.exit_code)
             row += [code, age(task, now), str(task.pid or ""), task.address]
-        rows.append([*row, "" if task.reason == "finished" else task.reason])
+        rows.append([*row, reason_text(task, now)])
     used = [
         column
         for column, name in enumerate(header)
@@ -89,12 +98,30 @@ def task_rows(
     return [header[column] for column in used], [[row[column] for column in used] for row in rows]
 
 
+def stalled(task: Observed, now: float) -> float:
+    """For how many seconds a running task has made no progress; 0 while that is no news."""
+    if task.state != "running" or task.progressed is None:
+        return 0.0
+    length = now - task.progressed
+    return length if length > STALL_SHOWN else 0.0
+
+
+def reason_text(task: Observed, now: float) -> str:
+    """Why the task is in its state, and what is odd about it; nothing if all is well."""
+    parts = [] if task.kind == exits.FINISHED or not task.reason else [task.reason]
+    if task.silent_since is not None and not task.over:
+        since = time.strftime("%H:%M:%S", time.localtime(task.silent_since))
+        parts.append(f"does not answer since {since}")
+    elif length := stalled(task, now):
+        parts.append(f"no progress for {length:.0f} s")
+    return "; ".join(parts)
+
+
 def state_text(task: Observed) -> str:
     """`failed (exit code 3)`, without saying anything twice."""
-    if task.reason.startswith(task.state):
-        return task.reason
-    plain = not task.reason or task.reason == "finished"
-    return task.state if plain else f"{task.state} ({task.reason})"
+    if not task.reason or task.kind == exits.FINISHED:
+        return task.state
+    return task.reason if task.kind in SAYS_STATE else f"{task.state} ({task.reason})"
 
 
 def headline(status: JobStatus) -> str:
@@ -112,7 +139,7 @@ def result_text(result: Mapping[str, Any] | None) -> str:
     parts = []
     for key, word in words.items():
         value = (result or {}).get(key)
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        if isinstance(value, int | float) and is_usable(value):
             parts.append(f"{word} {value if isinstance(value, int) else number(value)}")
     return ", ".join(parts)
 

@@ -21,7 +21,7 @@ from datetime import datetime, timezone
 
 from tfcluster.errors import UsageError
 from tfcluster.events import SCHEMA_VERSION, LogLine
-from tfcluster.launcher import PROGRESS, RESULT
+from tfcluster.launch.lines import PROGRESS, RESULT
 
 FORMATS = ("default", "raw", "json")
 # No red: red is for errors.

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.launchers import until
 from tfcluster.archive import Run
 from tfcluster.backends import Backend, load_backend
 from tfcluster.converge import Deployment, bring_down, deploy
 from tfcluster.events import JobStatus, LogQuery, Observed
+from tfcluster.launch.plan import control_address
 from tfcluster.spec.loader import load_spec
 
 SERVE = (
@@ -67,6 +73,10 @@ class Job:
             roles["ps"] = {"command": self.python(self.serve if ps == "serve" else ps)}
         for role, changes in settings.pop("roles", {}).items():
             roles.setdefault(role, {}).update(changes)
+        return self.spec_of(roles, **settings)
+
+    def spec_of(self, roles: dict[str, Any], **settings: Any) -> dict:
+        """A spec of any roles."""
         return {
             "name": self.name,
             "backend": self.backend_name,
@@ -91,12 +101,14 @@ class Job:
     def task(self, name: str) -> Observed:
         return next(task for task in self.status().tasks if task.task == name)
 
-    def becomes(self, condition: Callable[[JobStatus], Any], what: str) -> JobStatus:
-        until(lambda: condition(self.status()), f"{what}; it is {self.status()}", timeout=60)
+    def becomes(
+        self, condition: Callable[[JobStatus], Any], what: str, timeout: float = 60
+    ) -> JobStatus:
+        until(lambda: condition(self.status()), f"{what}; it is {self.status()}", timeout)
         return self.status()
 
-    def over(self) -> JobStatus:
-        return self.becomes(lambda status: status.over, "the job to be over")
+    def over(self, timeout: float = 60) -> JobStatus:
+        return self.becomes(lambda status: status.over, "the job to be over", timeout)
 
     def task_is(self, name: str, *states: str) -> Observed:
         self.becomes(
@@ -126,6 +138,47 @@ class Job:
         else:
             assert self.run is not None
             assert self.backend.exec(self.run, task, ["sh", "-c", f"kill -9 {pid}"]) == 0
+
+    # -- Faults of a task's launcher. Each backend's tests have a subclass with the other ways.
+
+    def launcher_pid(self, task: str) -> int:
+        assert self.run is not None
+        record = self.run.files.read_task(task)
+        assert record is not None and record["launcher"]["pid"] is not None
+        return record["launcher"]["pid"]
+
+    def kill_launcher(self, task: str) -> None:
+        os.kill(self.launcher_pid(task), signal.SIGKILL)
+
+    def pause(self, task: str) -> None:
+        """Stop the launcher and its program, as `docker pause` would."""
+        for pid in (self.task(task).pid, self.launcher_pid(task)):
+            if pid is not None:
+                os.kill(pid, signal.SIGSTOP)
+
+    def resume(self, task: str) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            for pid in (self.launcher_pid(task), self.task(task).pid):
+                if pid is not None:
+                    os.kill(pid, signal.SIGCONT)
+
+    def cut_off(self, task: str) -> None:
+        """Keep every packet from and to the task's control port. Needs iptables."""
+        self.change_rules("-I", task)
+
+    def heal(self, task: str) -> None:
+        self.change_rules("-D", task)
+
+    def change_rules(self, action: str, task: str) -> None:
+        assert self.run is not None
+        if os.getuid() != 0 or shutil.which("iptables") is None:
+            pytest.skip("cutting off a local task needs root and iptables")
+        port = str(control_address(self.run.files.require_launch(), task)[1])
+        for side in ("--dport", "--sport"):
+            rule = ["OUTPUT", "-o", "lo", "-p", "tcp", side, port, "-j", "DROP"]
+            made = subprocess.run(["iptables", "-w", action, *rule], capture_output=True, text=True)
+            if made.returncode != 0:
+                pytest.skip(f"iptables: {made.stderr.strip()}")
 
     def identity(self, task: str) -> tuple[Any, ...]:
         """What tells a task's process from a later one of the same task."""

@@ -14,6 +14,33 @@ from tfcluster.events import JobStatus, job_state
 
 HELLO = "import os; print('hello from', os.environ['TFCLUSTER_TASK'], flush=True)"
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
+# Asks one task of each role given as arguments for a line, until it answers.
+FETCH = """
+import json, os, socket, sys, time
+hosts = json.loads(os.environ["TF_CONFIG"])["cluster"]
+for role in sys.argv[1:]:
+    for address in hosts[role]:
+        host, _, port = address.rpartition(":")
+        until = time.time() + 60
+        while True:
+            try:
+                with socket.create_connection((host, int(port)), timeout=5) as connection:
+                    print("got", connection.makefile().readline().strip(), flush=True)
+                    break
+            except OSError:
+                if time.time() > until:
+                    raise
+                time.sleep(0.1)
+"""
+# Answers everyone who connects with its own name, and never ends.
+ANSWER = """
+import os, socket
+server = socket.create_server(("{}", $(PORT)))
+while True:
+    connection, _ = server.accept()
+    with connection:
+        connection.sendall(os.environ["TFCLUSTER_TASK"].encode() + b"\\n")
+"""
 
 
 def test_a_job_ends_by_itself_and_its_ps_with_exit_0(job):
@@ -25,6 +52,57 @@ def test_a_job_ends_by_itself_and_its_ps_with_exit_0(job):
         "worker-0": 0,
         "worker-1": 0,
     }
+
+
+def test_a_reader_that_never_ends_is_ended_when_the_learner_has_succeeded(job):
+    reader = {"command": job.python(SLEEP), "serves": True}
+    learner = {"command": job.python("import time; time.sleep(1); print('learnt')")}
+    job.up(job.spec_of({"reader": reader, "learner": learner}))
+    status = job.over()
+    assert status.state == "succeeded"
+    assert {task.task: task.exit_code for task in status.tasks} == {"learner-0": 0, "reader-0": 0}
+    assert job.log("learner-0") == b"learnt\n"
+    assert job.log("reader-0") == b"up\n"
+
+
+def test_a_data_service_of_roles_of_any_name_ends_with_its_trainer(job):
+    """Shaped like tf.data service: a dispatcher, servers of data, and whoever trains."""
+    answer = ANSWER.format(job.surroundings.listens_on)
+    register = FETCH.replace("sys.argv[1:]", "['dispatcher']")
+    roles = {
+        "dispatcher": {"command": job.python(answer), "serves": True},
+        "data": {"command": job.python(register + answer), "serves": True, "replicas": 2},
+        "trainer": {"command": [*job.python(FETCH), "dispatcher", "data"]},
+    }
+    job.up(job.spec_of(roles, success="trainer"))
+    status = job.over()
+    assert status.state == "succeeded"
+    codes = {task.task: task.exit_code for task in status.tasks}
+    assert codes == {"data-0": 0, "data-1": 0, "dispatcher-0": 0, "trainer-0": 0}
+    assert job.log("trainer-0") == b"got dispatcher-0\ngot data-0\ngot data-1\n"
+    assert job.log("data-1") == b"got dispatcher-0\n"
+
+
+def test_of_several_roles_that_decide_every_one_has_to_succeed(job):
+    roles = {
+        "quick": {"command": job.python("")},
+        "slow": {"command": job.python("import time; time.sleep(2); print('done')")},
+        "other": {"command": job.python(SLEEP)},
+    }
+    job.up(job.spec_of(roles, success=["quick", "slow"]))
+    assert job.over().state == "succeeded"
+    assert job.log("slow-0") == b"done\n"
+
+
+def test_one_of_several_deciding_roles_that_fails_fails_the_job(job):
+    failing = job.python("import time; time.sleep(1); raise SystemExit(7)")
+    roles = {"good": {"command": job.python("")}, "bad": {"command": failing}}
+    roles["server"] = {"command": job.python(SLEEP), "serves": True}
+    job.up(job.spec_of(roles, success=["good", "bad"], restarts=0))
+    status = job.over()
+    assert status.state == "failed"
+    assert status.cause is not None
+    assert (status.cause.task, status.cause.exit_code) == ("bad-0", 7)
 
 
 def test_every_task_gets_its_own_tf_config_and_the_same_cluster(job):

@@ -17,7 +17,7 @@ import pytest
 
 from tests.contract.jobs import Job
 from tests.launchers import until
-from tfcluster.archive import Run, create_run, read_json
+from tfcluster.archive import Run, create_run
 from tfcluster.backends.keeping import MARK, alive
 from tfcluster.commands import outcome
 from tfcluster.errors import MissingError, UsageError
@@ -44,7 +44,7 @@ def processes_of(job: Job) -> list[psutil.Process]:
 
 
 def launcher_pid(job: Job, task: str) -> int:
-    return int(read_json(job.run.path / "tasks" / f"{task}.json")["launcher"]["pid"])
+    return int(job.run.files.read_task(task)["launcher"]["pid"])
 
 
 def test_no_process_is_left_when_the_job_has_ended(job):
@@ -69,7 +69,7 @@ def test_the_run_survives_the_command_that_started_it(job, tmp_path):
     job.run = Run(job.name, Path(path).name, Path(path))
     assert job.task_is("worker-1", "running")
     time.sleep(0.3)
-    assert len(processes_of(job)) == 7  # three launchers, three programs, one keeper
+    assert len(processes_of(job)) == 8  # three launchers and programs, a keeper, a guard
 
 
 def test_a_killed_launcher_is_replaced_and_counted(job):
@@ -99,7 +99,7 @@ def test_a_launcher_killed_beyond_its_limit_is_the_named_cause(job):
 def test_without_its_keeper_the_job_goes_on_and_down_cleans_up(job):
     job.up(job.spec(SLEEP))
     job.says("worker-1", b"up")
-    os.kill(read_json(job.run.path / "keeper.json")["pid"], signal.SIGKILL)
+    os.kill(job.run.files.read_keeper()["pid"], signal.SIGKILL)
     assert job.task("worker-1").state == "running"
     job.down()
     assert processes_of(job) == []
@@ -110,7 +110,7 @@ def test_up_after_the_keepers_death_adopts_the_tasks_that_live(job):
     job.up(job.spec(SLEEP))
     before = job.task_is("worker-1", "running").pid
     job.task_is("worker-0", "running")
-    os.kill(read_json(job.run.path / "keeper.json")["pid"], signal.SIGKILL)
+    os.kill(job.run.files.read_keeper()["pid"], signal.SIGKILL)
     os.kill(launcher_pid(job, "worker-0"), signal.SIGKILL)
     job.up(job.spec(SLEEP, roles={"ps": {"env": {"NEW": "1"}}}))
     assert job.task_is("worker-0", "running")
@@ -130,7 +130,7 @@ def test_down_does_not_touch_a_process_that_took_over_a_pid(job):
     job.up(job.spec(SLEEP))
     job.says("worker-0", b"up")
     bystander = subprocess.Popen(["sleep", "600"], start_new_session=True)
-    record = read_json(job.run.path / "tasks" / "worker-0.json")
+    record = job.run.files.read_task("worker-0")
     record["program"] = {"pid": bystander.pid, "start": "1"}
     assert not alive(record["program"])
     (job.run.path / "tasks" / "worker-0.json").write_text(json.dumps(record))
@@ -170,7 +170,7 @@ def test_up_waits_for_a_keeper_that_lives_and_not_for_one_that_died(job):
     assert over.over
     long_ago = time.monotonic() - outcome.SETTLE_SECONDS - 1
     assert not outcome.is_settled(job.run, over, long_ago)
-    os.kill(read_json(job.run.path / "keeper.json")["pid"], signal.SIGKILL)
+    os.kill(job.run.files.read_keeper()["pid"], signal.SIGKILL)
     until(lambda: outcome.is_settled(job.run, over, long_ago), "the keeper's death to be seen")
 
 

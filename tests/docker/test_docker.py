@@ -12,7 +12,6 @@ import time
 import pytest
 
 from tests.launchers import until
-from tfcluster.archive import read_json
 from tfcluster.errors import MissingError, TfclusterError, UsageError
 
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
@@ -83,7 +82,7 @@ def test_without_its_keeper_the_job_goes_on_and_is_read_from_the_engine(job, eng
     code = "import time\nfor n in range(60): print('line', n, flush=True); time.sleep(0.1)"
     job.up(job.spec(code))
     job.says("worker-1", b"line 3")
-    os.kill(read_json(job.run.path / "keeper.json")["pid"], signal.SIGKILL)
+    os.kill(job.run.files.read_keeper()["pid"], signal.SIGKILL)
     assert job.task("worker-1").state == "running"
     assert job.over().state == "succeeded"
     expected = b"".join(b"line %d\n" % n for n in range(60))
@@ -293,7 +292,7 @@ def test_nothing_is_left_when_the_job_has_ended(job, engine):
 def alive_keeper(job) -> bool:
     from tfcluster.backends.keeping import alive
 
-    return alive(read_json(job.run.path / "keeper.json"))
+    return alive(job.run.files.read_keeper())
 
 
 def test_a_slow_stop_is_cut_short_by_a_lack_of_patience(job):
@@ -338,7 +337,7 @@ def test_an_up_that_was_killed_is_cleaned_by_down_and_up_works_again(
 def test_up_after_the_keepers_death_watches_again(job, engine):
     job.up(job.spec(COUNTING, restarts=1))
     job.says("worker-1", b"attempt 0")
-    os.kill(read_json(job.run.path / "keeper.json")["pid"], signal.SIGKILL)
+    os.kill(job.run.files.read_keeper()["pid"], signal.SIGKILL)
     until(lambda: not alive_keeper(job), "the keeper to be gone")
     engine.api.kill(f"{job.name}-worker-1", "SIGKILL")
     job.up(job.spec(COUNTING, restarts=1))

@@ -14,7 +14,6 @@ import pytest
 from tests.contract.jobs import Job
 from tests.kind import cluster, kueue
 from tests.launchers import until
-from tfcluster.archive import read_json
 from tfcluster.backends import keeping
 from tfcluster.backends.kubernetes.state import seconds
 from tfcluster.errors import MissingError, WaitTimeout
@@ -161,7 +160,7 @@ def test_a_keeper_that_was_killed_is_replaced_and_nothing_is_lost(job, monkeypat
     code = "import time\nfor n in range(100): print('line', n, flush=True); time.sleep(0.1)"
     job.up(job.spec(code, workers=1))
     job.says("worker-0", b"line 5")
-    os.kill(read_json(job.run.path / "keeper.json")["pid"], signal.SIGKILL)
+    os.kill(job.run.files.read_keeper()["pid"], signal.SIGKILL)
     time.sleep(2)
     monkeypatch.setattr(keeping, "START_PATIENCE", 0.0)
     status = job.over()

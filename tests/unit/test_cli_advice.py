@@ -6,22 +6,38 @@ import pytest
 
 from tfcluster.commands.outcome import advice
 from tfcluster.events import Cause
+from tfcluster.launch import exits
 
 
 @pytest.mark.parametrize(
-    ("code", "reason", "lines", "part"),
+    ("code", "kind", "peer", "lines", "part"),
     [
-        (137, "killed by SIGKILL (exit code 137)", (), "ran out of memory"),
-        (137, "out of memory: used 3 MiB of a limit of 2 MiB", (), "roles.worker.memory"),
-        (127, "cannot start 'trian'", (), "on PATH"),
-        (126, "exit code 126", (), "executable"),
-        (121, "waited 5 s for ps-0 at 127.0.0.1:2 (and 1 more): refused", (), "logs ps-0"),
-        (121, "nothing listens on port 2222 after 5 s", (), "logs worker-1"),
-        (124, "the job's deadline of 5 s passed", (), "deadline"),
-        (1, "exit code 1", ("ModuleNotFoundError: No module named 'tensorflow'",), "pip install"),
-        (1, "exit code 1", ("ModuleNotFoundError: No module named 'mine.data'",), "mine.data"),
-        (3, "exit code 3", ("boom",), "tfcluster logs worker-1"),
+        (137, exits.PROGRAM_KILLED, None, (), "ran out of memory"),
+        (137, exits.LAUNCHER_KILLED, None, (), "ran out of memory"),
+        (137, exits.OUT_OF_MEMORY, None, (), "roles.worker.memory"),
+        (127, exits.CANNOT_START, None, (), "on PATH"),
+        (126, exits.CANNOT_START, None, (), "executable"),
+        (121, exits.PEER_MISSING, "ps-0", (), "logs ps-0"),
+        (121, exits.UNREACHABLE, "ps-0", (), "logs ps-0"),
+        (121, exits.NOT_LISTENING, None, (), "logs worker-1"),
+        (121, exits.PORT_TAKEN, None, (), "another process has the port"),
+        (124, exits.DEADLINE, None, (), "deadline"),
+        (1, exits.PROGRAM_EXIT, None, ("No module named 'tensorflow'",), "pip install"),
+        (1, exits.PROGRAM_EXIT, None, ("No module named 'mine.data'",), "mine.data"),
+        (3, exits.PROGRAM_EXIT, None, ("boom",), "tfcluster logs worker-1"),
     ],
 )
-def test_the_hint_fits_the_failure(code, reason, lines, part):
-    assert part in advice(Cause("worker-1", code, reason, lines))
+@pytest.mark.parametrize("reason", ["out of memory: waited 5 s for ps-9 at host:2", "finished", ""])
+def test_the_hint_fits_the_kind_of_failure_whatever_its_words_are(
+    code, kind, peer, lines, part, reason
+):
+    assert part in advice(Cause("worker-1", code, reason, lines, kind=kind, peer=peer))
+
+
+@pytest.mark.parametrize(
+    ("code", "part"),
+    [(121, "logs worker-1"), (124, "deadline"), (127, "on PATH"), (137, "ran out of memory")],
+)
+def test_an_exit_code_alone_tells_what_it_can(code, part):
+    cause = Cause.from_dict({"task": "worker-1", "exitCode": code, "reason": ""})
+    assert part in advice(cause)

@@ -11,6 +11,7 @@ import pytest
 from tests.unit.records import tasks
 from tfcluster import tables
 from tfcluster.events import JobStatus, Progress
+from tfcluster.launch import exits
 from tfcluster.live import PlainDisplay, Region, fitting, table_lines
 from tfcluster.tail import SGR
 
@@ -91,7 +92,8 @@ def test_off_a_terminal_each_change_is_one_line(capsys):
     display.update(status(replace(RUNNING[1], state="pending")))
     display.update(status(RUNNING[1]))
     display.update(status(replace(RUNNING[1], progress=Progress(step=7))))
-    display.update(status(replace(RUNNING[1], state="stopped", reason="stopped by SIGTERM")))
+    ended = replace(RUNNING[1], state="stopped", reason="stopped by SIGTERM", kind=exits.SIGNALLED)
+    display.update(status(ended))
     display.update(status(replace(RUNNING[1], state="failed", reason="exit code 3")))
     assert capsys.readouterr().err.splitlines() == [
         "worker-0: running",

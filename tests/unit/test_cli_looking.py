@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 from tests.unit.records import SUCCESS, tasks, write_run
 from tfcluster.cli import main
 from tfcluster.events import Cause
+from tfcluster.launch import exits
 
 LOGS = {"ps-0.0": ["up"], "worker-0.0": ["a", "b"], "worker-1.0": ["first"], "worker-1.1": ["c"]}
 PROGRESS = 'tfcluster-progress {"step": 1}'
@@ -90,9 +91,21 @@ def test_history_lists_runs_newest_first(capsys):
 
 def test_a_result_among_the_events_is_said_in_words(capsys):
     run = write_run()
-    run.note("succeeded", json.dumps({"accuracy": 0.97, "settings": {"seed": 1}}))
+    result = {"accuracy": 0.97, "settings": {"seed": 1}}
+    run.note("succeeded", "", data=result)
     last = output(capsys, "events").splitlines()[-1]
     assert last.split()[2:] == ["succeeded", "test", "accuracy", "0.970"]
+    last = output(capsys, "events", "-o", "json").splitlines()[-1]
+    assert (json.loads(last)["message"], json.loads(last)["data"]) == ("", result)
+
+
+def test_events_of_an_older_tfcluster_and_cut_lines_do_not_stop_the_others(capsys):
+    run = write_run()
+    old = '{"schemaVersion": 1, "time": 1769860801.0, "kind": "failed", "message": "{\\"a\\": 1}"}'
+    with open(run.files.events_file, "a") as file:
+        file.write(f'{old}\n[]\n{{"time": "x"}}\n{{"ti')
+    lines = output(capsys, "events").splitlines()
+    assert [line.split()[2:] for line in lines[2:]] == [["failed", '{"a":', "1}"]]
 
 
 def test_events_are_a_table_or_a_line_each(capsys):
@@ -203,8 +216,9 @@ def test_an_unknown_task_exits_3_and_lists_the_tasks(capsys):
 
 def failed_run():
     cause = Cause("worker-1", 137, "killed by SIGKILL (exit code 137)", ("step 1", "step 2"))
+    words = "stopped because worker-1 failed (x)"
     observed = (
-        replace(SUCCESS[0], state="stopped", reason="stopped because worker-1 failed (x)"),
+        replace(SUCCESS[0], state="stopped", reason=words, kind=exits.PEER_FAILED),
         SUCCESS[1],
         replace(SUCCESS[2], state="failed", exit_code=137, reason=cause.reason),
     )
@@ -221,7 +235,7 @@ def test_a_failed_job_exits_5_with_the_first_cause_its_last_lines_and_a_hint(cap
         "  worker-1 | step 2",
         "  ps-0: stopped because worker-1 failed (x)",
         "  worker-0: succeeded",
-        "hint: somebody killed it, or the system ran out of memory (137 often means that). "
+        "hint: it was killed, or the system ran out of memory (137 often means that). "
         "Restarts are set with roles.worker.restarts. all lines: tfcluster logs worker-1",
     ]
 

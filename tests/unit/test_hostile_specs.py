@@ -74,7 +74,10 @@ def test_any_text_is_loaded_or_refused(text: str) -> None:
 
 
 @QUICK
-@given(st.sampled_from(["roles", "train", "env", "args", "volumes", "docker", "shm"]), VALUES)
+@given(
+    st.sampled_from(["roles", "train", "env", "args", "volumes", "docker", "shm", "success"]),
+    VALUES,
+)
 def test_any_value_under_any_key_is_loaded_or_refused(key: str, value: object) -> None:
     from tfcluster.spec.template_sandbox import as_json
 

@@ -162,7 +162,8 @@ def test_the_pods_of_operators_are_pods():
     ("changes", "message"),
     [
         ({"roles": {"worker": {}, "reader": {}}}, 'no role "reader"'),
-        ({"success": "all"}, "cannot say success: all"),
+        ({"roles": {"worker": {}, "evaluator": {}}, "success": "all"}, "cannot say success: "),
+        ({"success": "ps"}, r"cannot say success: \[ps\]"),
     ],
 )
 def test_what_a_tfjob_cannot_say_is_refused(changes, message):

@@ -184,6 +184,17 @@ def test_pods_are_restricted_and_hold_no_token():
         assert not any("hostPath" in volume for volume in pod["volumes"])
 
 
+def test_a_pod_is_ready_when_its_port_answers_only_if_others_need_that_port():
+    docs = documents(rendered({**SMALL, "roles": {**SMALL["roles"], "reader": {"serves": True}}}))
+    ports = {
+        role: task_of(docs, role)["readinessProbe"]["tcpSocket"]["port"]
+        for role in ("ps", "worker", "reader")
+    }
+    assert ports == {"ps": "tensorflow", "worker": "control", "reader": "control"}
+    entry = launch_of(docs, "reader")["roles"]["reader"]
+    assert (entry["serves"], entry["listens"]) == (True, False)
+
+
 def test_only_the_same_job_may_connect():
     policy = found(documents(rendered(SMALL)), "NetworkPolicy")["spec"]
     (rule,) = policy["ingress"]

@@ -7,14 +7,15 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import time
 
 import pytest
 
 from tests.launchers import SERVE_FOR_EVER, World, ps, python, role, until, worker
-from tfcluster import launcher
+from tfcluster.launch import exits
+from tfcluster.launch import plan as launch
+from tfcluster.launch.system import process_start
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def plan_of(**roles):
     return {
         "job": "j",
         "run": "r",
-        "success": "workers",
+        "success": ["worker"],
         "cluster_roles": [name for name in roles if name != "evaluator"],
         "roles": {name: role(["x"], count) for name, count in roles.items()},
     }
@@ -45,30 +46,30 @@ def plan_of(**roles):
 
 def test_tf_config_has_an_integer_index_and_leaves_the_evaluator_out_of_the_cluster():
     plan = plan_of(chief=1, ps=1, worker=2, evaluator=1)
-    config = json.loads(launcher.tf_config(plan, "worker", 1))
+    config = json.loads(launch.tf_config(plan, "worker", 1))
     assert config["task"] == {"type": "worker", "index": 1}
     assert sorted(config["cluster"]) == ["chief", "ps", "worker"]
     assert len(config["cluster"]["worker"]) == 2
-    evaluator = json.loads(launcher.tf_config(plan, "evaluator", 0))
+    evaluator = json.loads(launch.tf_config(plan, "evaluator", 0))
     assert evaluator["task"] == {"type": "evaluator", "index": 0}
     assert "evaluator" not in evaluator["cluster"]
 
 
 def test_placeholders_are_filled_and_everything_else_is_left_alone():
     plan = plan_of(ps=1, worker=2)
-    names = launcher.placeholders(plan, "worker", 1)
+    names = launch.placeholders(plan, "worker", 1)
     workers = ",".join(plan["roles"]["worker"]["addresses"])
-    assert launcher.fill("--worker_hosts=$(WORKER_HOSTS)", names) == f"--worker_hosts={workers}"
-    assert launcher.fill("$(ROLE)/$(INDEX) $(TASK)", names) == "worker/1 worker-1"
-    assert launcher.fill("$$(TASK) $(date) $(UNKNOWN) $TASK", names) == (
+    assert launch.fill("--worker_hosts=$(WORKER_HOSTS)", names) == f"--worker_hosts={workers}"
+    assert launch.fill("$(ROLE)/$(INDEX) $(TASK)", names) == "worker/1 worker-1"
+    assert launch.fill("$$(TASK) $(date) $(UNKNOWN) $TASK", names) == (
         "$(TASK) $(date) $(UNKNOWN) $TASK"
     )
-    assert launcher.fill("$(CHIEF_HOSTS)", names) == ""
+    assert launch.fill("$(CHIEF_HOSTS)", names) == ""
 
 
 def test_addresses_can_be_a_pattern_so_that_large_plans_stay_small():
     entry = {"replicas": 3, "addresses": "job-worker-{index}.job:2222"}
-    assert launcher.addresses(entry)[2] == "job-worker-2.job:2222"
+    assert launch.addresses(entry)[2] == "job-worker-2.job:2222"
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_addresses_can_be_a_pattern_so_that_large_plans_stay_small():
     ],
 )
 def test_exit_codes_are_put_into_words(code, words):
-    assert launcher.describe_exit(code) == words
+    assert exits.describe_exit(code) == words
 
 
 # -- Ending by rule
@@ -98,17 +99,41 @@ def test_a_ps_that_never_returns_ends_with_exit_0_when_the_workers_are_done(worl
 def test_with_success_chief_the_workers_are_stopped_when_the_chief_is_done(world):
     job = world(
         {"chief": worker(""), "ps": ps(), "worker": worker("import time; time.sleep(600)", 2)},
-        success="chief",
+        success=["chief"],
     ).start()
     assert set(job.codes().values()) == {0}
+
+
+def test_a_role_that_serves_but_that_nobody_needs_serves_at_once_and_is_ended_by_rule(world):
+    """It has no port to listen on: the clock of start_timeout is not for it."""
+    for_ever = "import time; time.sleep(600)"
+    learn = "import pathlib, time\nwhile not pathlib.Path('{}').exists(): time.sleep(0.05)"
+    go = world({}).folder / "go"
+    job = world(
+        {
+            "reader": role(python(for_ever), 2, serves=True),
+            "learner": role(python(learn.format(go))),
+            "scorer": role(python(learn.format(go))),
+        },
+        success=["learner", "scorer"],
+        start_timeout=3,
+    ).start()
+    for reader in ("reader-0", "reader-1"):
+        job.state_becomes(reader, "serving")
+    job.state_becomes("learner-0", "running")
+    time.sleep(4)
+    assert job.record("reader-0")["state"] == "serving"
+    go.touch()
+    assert set(job.codes().values()) == {0}
+    assert job.record("reader-1")["reason"] == "the job is done"
 
 
 def test_a_worker_that_finishes_first_is_gone_before_the_slowest(world):
     slow = "import os, time; time.sleep(600 if os.environ['TFCLUSTER_INDEX'] == '1' else 0)"
     job = world({"ps": ps(), "worker": worker(slow, 2)}).start()
     assert job.wait("worker-0") == 0
-    assert job.ask("worker-1")["state"] == "running"
-    assert "worker-0" in job.ask("ps-0")["finals"]
+    job.state_becomes("worker-1", "running")
+    assert "worker-0" in job.table("ps-0")["finals"]
 
 
 def test_a_ps_replaced_after_a_worker_has_finished_still_learns_that_the_job_is_over(world):
@@ -131,61 +156,6 @@ def test_a_ps_replaced_after_a_worker_has_finished_still_learns_that_the_job_is_
     assert job.wait("ps-0") == 0
 
 
-def test_a_peer_that_ended_but_got_no_answer_is_told_again(world):
-    """It would try to reach us for as long as it lingers, although we are gone."""
-    job = world({"worker": worker("import time; time.sleep(600)", 2, needs=[])}).start("worker-0")
-    job.state_becomes("worker-0", "running")
-    end = {"exitCode": 0, "time": time.time()}
-    news = {"run": "run1", "from": "worker-1", "tell": "finished", "finals": {"worker-1": end}}
-    with socket.create_server(launcher.control_address(job.plan, "worker-1")) as peer:
-        peer.settimeout(30)
-        with socket.create_connection(launcher.control_address(job.plan, "worker-0")) as connection:
-            connection.sendall(json.dumps(news).encode() + b"\n")
-            connection.recv(1)  # it has taken the news in, but the answer is not acknowledged
-        os.kill(job.record("worker-0")["program"]["pid"], signal.SIGTERM)
-        asker, _ = peer.accept()
-        with asker, asker.makefile("rb") as stream:
-            told = json.loads(stream.readline())
-    assert told["from"] == "worker-0"
-    assert told["tell"] == "failed"
-
-
-def in_this_process():
-    options = launcher.parse_arguments(["--plan", "not read here", "--task", "worker-0"])
-    return launcher.Launcher({**plan_of(worker=2), "start_timeout": 20}, "worker-0", options)
-
-
-def test_what_a_peer_answers_counts_also_if_we_ended_meanwhile(monkeypatch):
-    """The peer has seen that its answer arrived, and may be gone."""
-    task = in_this_process()
-
-    def ask(address, message):
-        task.ended = time.time()
-        return {"run": "r", "finals": {"worker-1": {"exitCode": 0, "time": 1.0}}, "cause": None}
-
-    monkeypatch.setattr(launcher, "ask", ask)
-    assert task.ask_all(["worker-1"], {"ask": "state"}) == {"worker-1": None}
-    assert "worker-1" in task.finals
-
-
-def test_nobody_lingers_for_a_peer_that_has_ended(monkeypatch):
-    task = in_this_process()
-    task.learn({"finals": {"worker-1": {"exitCode": 0, "time": 1.0}}})
-    asked = []
-
-    def ask(address, message):
-        asked.append(message["tell"])
-        raise ConnectionRefusedError("gone")
-
-    def sleep(seconds):
-        raise AssertionError("it waits for worker-1")
-
-    monkeypatch.setattr(launcher, "ask", ask)
-    monkeypatch.setattr(launcher.time, "sleep", sleep)
-    task.tell_peers({"tell": "finished", "finals": task.finals})
-    assert asked == ["finished"]
-
-
 # -- Failing
 
 
@@ -197,7 +167,7 @@ def test_the_first_cause_is_named_by_every_task_that_was_stopped_because_of_it(w
         "time.sleep(600)"
     )
     job = world({"ps": ps(), "worker": worker(code, 2)}).start()
-    peer_failed = launcher.EXIT_PEER_FAILED
+    peer_failed = exits.EXIT_PEER_FAILED
     assert job.codes() == {"ps-0": peer_failed, "worker-0": peer_failed, "worker-1": 7}
     cause = job.record("worker-1")["cause"]
     assert (cause["task"], cause["exitCode"]) == ("worker-1", 7)
@@ -244,7 +214,7 @@ def test_a_command_that_does_not_exist_fails_at_once_and_names_it(world):
 
 def test_the_deadline_ends_the_job(world):
     job = world({"worker": role(["sleep", "600"])}, deadline=0.5).start()
-    assert job.wait("worker-0") == launcher.EXIT_DEADLINE
+    assert job.wait("worker-0") == exits.EXIT_DEADLINE
     assert "deadline of 0.5 s" in job.record("worker-0")["reason"]
 
 
@@ -253,7 +223,7 @@ def test_the_deadline_ends_the_job(world):
 
 def test_a_peer_whose_launcher_never_comes_is_named_with_its_address_and_error(world):
     job = world({"ps": ps(), "worker": worker("")}, start_timeout=0.5).start("worker-0")
-    assert job.wait("worker-0") == launcher.EXIT_NOT_STARTED
+    assert job.wait("worker-0") == exits.EXIT_NOT_STARTED
     reason = job.record("worker-0")["reason"]
     address = job.plan["roles"]["ps"]["control"][0]
     assert reason == f"waited 0.5 s for ps-0 at {address}: Connection refused"
@@ -268,7 +238,7 @@ def test_a_ps_whose_program_never_listens_is_the_named_cause(world):
         start_timeout=1,
     ).start()
     codes = job.codes()
-    assert codes == {"ps-0": launcher.EXIT_NOT_STARTED, "worker-0": launcher.EXIT_PEER_FAILED}
+    assert codes == {"ps-0": exits.EXIT_NOT_STARTED, "worker-0": exits.EXIT_PEER_FAILED}
     port = job.plan["roles"]["ps"]["addresses"][0].split(":")[1]
     assert f"nothing listens on port {port} after 1 s" in job.record("ps-0")["reason"]
     assert job.record("worker-0")["reason"].startswith("stopped because ps-0 failed")
@@ -286,11 +256,12 @@ def test_with_barrier_ports_the_program_starts_only_when_its_peer_listens(world)
 
 def test_a_launcher_of_another_run_is_not_taken_for_a_peer(world, tmp_path):
     roles = {"ps": ps(), "worker": worker("")}
-    stranger = world(roles, run="other").start("ps-0")
-    stranger.state_becomes("ps-0", "serving")
+    stranger = world(roles)
+    stranger.folder.joinpath("control.key").write_text("ab" * 32)
+    stranger.start("ps-0").state_becomes("ps-0", "serving")
     job = world(roles, start_timeout=0.5).start("worker-0")
-    assert job.wait("worker-0") == launcher.EXIT_NOT_STARTED
-    assert "belongs to another run (other)" in job.record("worker-0")["reason"]
+    assert job.wait("worker-0") == exits.EXIT_NOT_STARTED
+    assert "it is not a launcher of this run" in job.record("worker-0")["reason"]
 
 
 # -- Output and signals
@@ -361,7 +332,7 @@ def test_a_signal_reaches_the_program_and_its_children(world, tmp_path):
     assert job.wait("worker-0") == 128 + signal.SIGTERM
     assert b"told" in job.out("worker-0")
     assert job.record("worker-0")["state"] == "stopped"
-    assert launcher.process_start(child) is None
+    assert process_start(child) is None
 
 
 def test_a_program_that_ignores_sigterm_is_killed_after_the_grace_period(world):
@@ -380,9 +351,9 @@ def test_a_program_that_ignores_sigterm_is_killed_after_the_grace_period(world):
 def test_the_program_dies_with_its_launcher(world):
     job = world({"worker": role(["sleep", "600"])}).start()
     program = job.state_becomes("worker-0", "running")["program"]
-    assert launcher.process_start(program["pid"]) == program["start"]
+    assert process_start(program["pid"]) == program["start"]
     job.processes["worker-0"].kill()
-    until(lambda: launcher.process_start(program["pid"]) is None, "the program to be gone")
+    until(lambda: process_start(program["pid"]) is None, "the program to be gone")
 
 
 def test_a_restart_on_request_is_not_a_failure(world):

@@ -39,6 +39,19 @@ def test_lists_and_mappings_are_written_as_yaml() -> None:
     assert (spec.restarts.limit, spec.restarts.on) == (1, [7])
 
 
+def test_success_is_a_word_or_a_list() -> None:
+    text = "name: a\ncommand: [x]\nroles: {reader: , learner: , scorer: }\n"
+    assert with_set("success=learner", text=text).success == "learner"
+    assert with_set("success=[learner,scorer]", text=text).success == ["learner", "scorer"]
+    assert with_set("success[0]=learner", text=text).success == ["learner"]
+    assert with_set("success=null", text=text + "success: all").success is None
+    both = with_set("roles.reader.serves=true", "success=all", text=text)
+    assert both.success_roles == ("learner", "scorer")
+    shown = report(text, overrides=["success=[learner,skorer]"])
+    assert 'success: there is no role "skorer"\n  --> --set success=[learner,skorer]' in shown
+    assert 'did you mean "scorer"? the roles are learner, reader, scorer' in shown
+
+
 def test_null_removes() -> None:
     text = "name: a\ntrain: {}\nroles: {worker: , ps: }\nenv: {A: b}\ndeadline: 3\n"
     spec = with_set("roles.ps=null", "env.A=null", "deadline=null", "shm=null", text=text)

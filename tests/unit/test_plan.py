@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tfcluster.changes import compare
+from tfcluster.commands.plan import done_when
 from tfcluster.errors import MissingError
 from tfcluster.plan import Plan, Site, plan_job
 from tfcluster.spec.loader import load_spec_text
@@ -35,7 +36,8 @@ BOTH = {"ps": {"replicas": 1}, "worker": {"replicas": 2}}
 
 
 def test_a_plan_is_the_same_after_a_trip_through_json():
-    plan = plan_of(BOTH, env={"A": "1"}, restarts={"limit": 2, "on": [1, 137]})
+    plan = plan_of(BOTH, env={"A": "1"}, restarts={"limit": 2, "on": [1, 137]}, success="all")
+    assert plan.success == ("worker",)
     assert Plan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
 
 
@@ -141,13 +143,50 @@ def test_needs_follow_the_strategy():
     roles = {"chief": {}, "ps": {}, "worker": {"replicas": 2}}
     between = plan_of(roles)
     assert between.role("worker").needs == ("ps",)
-    assert between.role("ps").serves and not between.role("worker").serves
+    assert between.role("ps").listens and not between.role("worker").listens
     coordinator = plan_of(roles, strategy="coordinator")
     assert coordinator.role("chief").needs == ("ps", "worker")
-    assert coordinator.role("worker").serves
+    assert coordinator.role("worker").listens
+    for plan in (between, coordinator):
+        assert all(role.serves == role.listens for role in plan.roles)
+
+
+def test_a_role_that_is_only_declared_to_serve_need_not_listen():
+    plan = plan_of({"reader": {"serves": True}, "learner": {}})
+    launch = plan.launch("r")
+    assert launch["success"] == ["learner"]
+    ends = {name: (role["serves"], role["listens"]) for name, role in launch["roles"].items()}
+    assert ends == {"reader": (True, False), "learner": (False, False)}
+
+
+@pytest.mark.parametrize("changes", [{"success": "ps"}, {"success": ["ps", "worker"]}])
+def test_a_ps_that_decides_about_the_job_listens_but_does_not_serve_for_ever(changes):
+    ps = plan_of(BOTH, **changes).role("ps")
+    assert (ps.serves, ps.listens) == (False, True)
+
+
+def test_a_ps_may_be_declared_to_end_by_itself():
+    plan = plan_of({"ps": {"serves": False}, "worker": {}}, success="all")
+    assert plan.success == ("ps", "worker")
+    assert (plan.role("ps").serves, plan.role("ps").listens) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("success", "words"),
+    [
+        ("chief", "the chief has succeeded"),
+        ("workers", "all workers have succeeded"),
+        ("all", "all tasks of chief, worker and data have succeeded"),
+        ("data", "data has succeeded"),
+        (["chief", "data"], "all tasks of chief and data have succeeded"),
+    ],
+)
+def test_a_plan_says_when_the_job_is_done(success, words):
+    roles = {"chief": {}, "ps": {}, "worker": {"replicas": 2}, "data": {}}
+    assert done_when(plan_of(roles, success=success)) == words
 
 
 def test_a_lone_worker_needs_nobody():
     plan = plan_of({"worker": {}}, strategy="multi-worker")
-    assert not plan.role("worker").serves
+    assert not plan.role("worker").serves and not plan.role("worker").listens
     assert [task.name for task in plan.tasks()] == ["worker-0"]

@@ -95,10 +95,70 @@ def test_train_passes_on_only_what_was_set() -> None:
 
 @pytest.mark.parametrize(
     ("roles", "success"),
-    [("chief: , worker: ", "chief"), ("worker: , ps: ", "workers"), ("mine: ", "all")],
+    [
+        ("chief: , worker: ", "chief"),
+        ("worker: , ps: ", "worker"),
+        ("mine: , yours: ", "mine yours"),
+        ("mine: , ps: ", "ps mine"),
+        ("reader: {serves: true}, learner: ", "learner"),
+        ("worker: {serves: true}, learner: , scorer: ", "learner scorer"),
+        ("chief: {serves: true}, worker: ", "worker"),
+        ("worker: {serves: false}, evaluator: ", "worker"),
+    ],
 )
 def test_success_follows_the_roles(roles: str, success: str) -> None:
-    assert load(f"name: a\ncommand: [x]\nroles: {{{roles}}}").spec.effective_success == success
+    spec = load(f"name: a\ncommand: [x]\nroles: {{{roles}}}").spec
+    assert spec.success_roles == tuple(success.split())
+
+
+@pytest.mark.parametrize(
+    ("written", "success"),
+    [
+        ("chief", "chief"),
+        ("workers", "worker"),
+        ("worker", "worker"),
+        ("data", "data"),
+        ("[data, workers, chief, worker]", "chief worker data"),
+        ("all", "chief worker data"),
+    ],
+)
+def test_success_names_any_role_or_several(written: str, success: str) -> None:
+    roles = "roles: {data: , chief: , ps: , worker: , cache: {serves: true}}"
+    spec = load(f"name: a\ncommand: [x]\nsuccess: {written}\n{roles}").spec
+    assert spec.success_roles == tuple(success.split())
+
+
+def test_a_role_called_like_a_word_of_the_rule_can_be_named() -> None:
+    text = "name: a\ncommand: [x]\nroles: {all: , workers: , other: }\nsuccess: "
+    assert load(text + "workers").spec.success_roles == ("workers",)
+    assert load(text + "[all]").spec.success_roles == ("all",)
+    assert load(text + "all").spec.success_roles == ("all", "other", "workers")
+
+
+@pytest.mark.parametrize(
+    ("success", "message"),
+    [
+        ("3", "expected a role's name or a list of them, got 3"),
+        ("[worker, {a: 1}]", "expected a role's name or a list of them, got a mapping"),
+        ("[]", "expected at least one role, got an empty list"),
+        ('""', 'expected a role\'s name or a list of them, got ""'),
+    ],
+)
+def test_success_takes_a_word_or_a_list_of_words(success: str, message: str) -> None:
+    assert problems(SMALL + f"success: {success}") == [f"4:10 success: {message}"]
+
+
+def test_the_trainers_servers_cannot_decide() -> None:
+    text = "name: a\ntrain: {}\nroles: {worker: , ps: }\nsuccess: [worker, ps]\n"
+    assert problems(text) == [
+        "4:19 success: ps never succeeds: with train it serves until the job is over"
+    ]
+
+
+def test_a_wrong_role_is_not_called_unknown_as_well() -> None:
+    text = "name: a\ncommand: [x]\nroles: {learner: 3, reader: {serves: 1}}\nsuccess: "
+    assert len(problems(text + "learner")) == 2
+    assert len(problems(text + "[reader]")) == 2
 
 
 @pytest.mark.parametrize(

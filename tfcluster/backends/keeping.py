@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import signal
 import subprocess
@@ -11,11 +10,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from tfcluster import launcher
-from tfcluster.archive import Run, read_json
+import tfcluster
+from tfcluster.archive import Run
 from tfcluster.errors import TfclusterError, WaitTimeout
+from tfcluster.files import locked, open_append
+from tfcluster.launch.record import Process
+from tfcluster.launch.system import process_start
 
 START_DEADLINE = 30.0
 START_PATIENCE = 60.0  # after this nobody can be starting a run any more
@@ -26,16 +27,10 @@ MARK = "TFCLUSTER_RUN_FOLDER"  # in the environment of everything that a run sta
 
 def start_keeper(run: Run, module: str, folder: str = "/") -> None:
     """Start `module`.main(run folder) in the background; returns when it says that it watches."""
-    (run.path / "keeper.json").unlink(missing_ok=True)
-    # Not `-m`: a folder of the user's that happens to be called tfcluster must not be run.
-    package = str(Path(launcher.__file__).parent.parent)
-    code = (
-        f"import sys; sys.path.append({package!r}); "
-        f"from {module} import main; sys.exit(main(sys.argv[1]))"
-    )
-    with open(run.path / "keeper.log", "ab") as log:
+    run.files.forget_keeper()
+    with os.fdopen(open_append(run.files.keeper_log), "ab") as log:
         keeper = subprocess.Popen(
-            [sys.executable, "-I", "-c", code, str(run.path)],
+            [*python_running(module), str(run.path)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -44,27 +39,52 @@ def start_keeper(run: Run, module: str, folder: str = "/") -> None:
             start_new_session=True,
         )
     deadline = time.monotonic() + START_DEADLINE
-    while not (run.path / "keeper.json").exists():
+    while run.files.read_keeper() is None:
         if keeper.poll() is not None:
-            evidence = last_lines(run.path / "keeper.log")
-            raise TfclusterError("nobody watches over the run", evidence=evidence)
+            evidence = last_lines(run.files.keeper_log)
+            raise TfclusterError(
+                "the process that watches over the run ended at once", evidence=evidence
+            )
         if time.monotonic() > deadline:
             raise WaitTimeout(f"the run's keeper did not start within {START_DEADLINE:g} s")
         time.sleep(0.02)
 
 
+def python_running(module: str) -> list[str]:
+    """A command that calls a module's main with the arguments that follow.
+
+    Not `-m`: a folder of the user's that happens to be called tfcluster must not be run.
+    """
+    package = str(Path(tfcluster.__file__).parent.parent)
+    code = (
+        f"import os, sys; sys.path.append({package!r}); "
+        f"from {module} import main; os._exit(main(*sys.argv[1:]))"
+    )
+    return [sys.executable, "-I", "-c", code]
+
+
+def sweep(run: Run, task: str | None = None) -> None:
+    """Kill what carries the run's mark (and the task's name): also what nobody wrote down."""
+    import psutil
+
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            found = process.environ()
+            if found.get(MARK) == str(run.path) and task in (None, found.get("TFCLUSTER_TASK")):
+                process.kill()
+
+
 def announce_keeper(run: Run) -> None:
     """Say, from inside the keeper, that it watches now."""
-    own = {"pid": os.getpid(), "start": launcher.process_start(os.getpid())}
-    launcher.write_json(str(run.path / "keeper.json"), own)
+    run.files.write_keeper({"pid": os.getpid(), "start": process_start(os.getpid())})
 
 
 def stop_keeper(run: Run) -> None:
     """End a run's keeper, if it has one, and wait until it is gone."""
-    keeper = read_json(run.path / "keeper.json")
+    keeper = run.files.read_keeper()
     deadline = time.monotonic() + STOP_DEADLINE
     number = signal.SIGTERM
-    while alive(keeper):
+    while keeper and keeper["pid"] and alive(keeper):
         with contextlib.suppress(ProcessLookupError):
             os.kill(keeper["pid"], number)
         if time.monotonic() > deadline:
@@ -74,30 +94,25 @@ def stop_keeper(run: Run) -> None:
 
 def watched(run: Run) -> bool:
     """Whether the run's keeper lives."""
-    return alive(read_json(run.path / "keeper.json"))
+    return alive(run.files.read_keeper())
 
 
 def stale(run: Run) -> bool:
     """Whether nobody can be starting this run any more."""
-    begun = run.record.get("applied", run.record["created"])
-    return bool(time.time() - begun > START_PATIENCE)
+    record = run.record
+    return time.time() - (record.applied or record.created) > START_PATIENCE
 
 
 @contextlib.contextmanager
 def sole_reader(run: Run, *, wait: bool) -> Iterator[bool]:
     """Whether this process alone may write the run's logs and records while inside."""
-    with open(run.path / "reader.lock", "a", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+    with locked(run.files.reader_lock, wait=wait) as mine:
+        yield mine
 
 
 @contextlib.contextmanager
 def taken_over(run: Run) -> Iterator[None]:
-    """Alone with the run: whoever watched it was ended, also a keeper that was only starting."""
+    """Stop the run's keeper, even one still starting, and hold the run's reader lock."""
     deadline = time.monotonic() + TAKE_OVER_DEADLINE
     while True:
         stop_keeper(run)
@@ -107,23 +122,21 @@ def taken_over(run: Run) -> Iterator[None]:
                 return
         if time.monotonic() > deadline:
             raise WaitTimeout(
-                f"somebody else still reads run {run.id} after {TAKE_OVER_DEADLINE:g} s",
+                f"another process still reads run {run.id} after {TAKE_OVER_DEADLINE:g} s",
                 hint="is another tfcluster at work on it? try again",
             )
         time.sleep(0.05)
 
 
-def alive(process: dict[str, Any] | None) -> bool:
+def alive(process: Process | None) -> bool:
     """Whether this very process lives; one with the same pid but a later start does not count."""
-    if not process or not process.get("pid") or not process.get("start"):
-        return False
-    return bool(launcher.process_start(process["pid"]) == process["start"])
+    pid, start = (process.get("pid"), process.get("start")) if process else (None, None)
+    return bool(pid and start and process_start(pid) == start)
 
 
 def next_attempt(run: Run, task: str) -> int:
     """One more than the attempts that left a log."""
-    found = [path.name for path in run.logs.glob(f"{task}.*.log")]
-    return max((int(name.rsplit(".", 2)[1]) for name in found), default=-1) + 1
+    return max(run.files.log_attempts(task), default=-1) + 1
 
 
 def last_lines(path: Path, count: int = 10) -> list[str]:

@@ -10,12 +10,15 @@ import calendar
 import functools
 import heapq
 import operator
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tfcluster.events import LogLine, LogQuery
+from tfcluster.files import open_read
+from tfcluster.runfolder import log_files
 
 POLL = 0.1
 STREAMS = {b"stdout": "stdout", b"stderr": "stderr"}
@@ -47,7 +50,7 @@ class LogFile:
         self.offset = 0
 
     def new_lines(self) -> Iterator[LogLine]:
-        with open(self.path, "rb") as file:
+        with os.fdopen(open_read(self.path), "rb") as file:
             file.seek(self.offset)
             for record in file:
                 if not record.endswith(b"\n"):
@@ -60,18 +63,13 @@ class LogFile:
 
 def find_files(folder: Path, query: LogQuery) -> list[LogFile]:
     """The files that the query is about, by task and attempt."""
-    found: dict[str, list[int]] = {}
-    for path in folder.glob("*.log"):
-        task, attempt = path.name[:-4].rsplit(".", 1)
+    found: dict[str, list[LogFile]] = {}
+    for task, attempt, path in sorted(log_files(folder)):
         if not query.tasks or task in query.tasks:
-            found.setdefault(task, []).append(int(attempt))
-    files = []
-    for task in sorted(found):
-        attempts = sorted(found[task])
-        if query.attempts == "previous":
-            attempts = attempts[-2:-1]
-        files += [LogFile(folder / f"{task}.{n}.log", task, n) for n in attempts]
-    return files
+            found.setdefault(task, []).append(LogFile(path, task, attempt))
+    if query.attempts == "previous":
+        return [file for files in found.values() for file in files[-2:-1]]
+    return [file for files in found.values() for file in files]
 
 
 def read_logs(folder: Path, query: LogQuery, is_over: Callable[[], bool]) -> Iterator[LogLine]:

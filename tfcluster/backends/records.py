@@ -8,29 +8,42 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
-from tfcluster import launcher
-from tfcluster.archive import Run, read_json
+from tfcluster.archive import Run
+from tfcluster.backends.reports import claim_in
 from tfcluster.errors import UsageError
-from tfcluster.events import ENDED, Cause, JobStatus, Observed, Progress, job_state
+from tfcluster.events import (
+    ENDED,
+    Cause,
+    JobStatus,
+    Observed,
+    Progress,
+    is_usable,
+    job_state,
+    kind_in,
+)
+from tfcluster.launch import exits, lines
+from tfcluster.launch import record as launch_record
 from tfcluster.plan import Plan
 
 WRITE_EVERY = 0.2  # seconds between two writes of progress
 
 
-def read_records(run: Run, plan: Plan) -> dict[str, dict[str, Any]]:
-    return {task: read_json(run.path / "tasks" / f"{task}.json") or {} for task in plan.task_names}
+def read_records(run: Run, plan: Plan) -> dict[str, launch_record.TaskRecord]:
+    """What is known of each task; of one that was not started yet, nothing."""
+    return {task: run.files.read_task(task) or {} for task in plan.task_names}
 
 
 def observed(task: str, address: str, record: Mapping[str, Any]) -> Observed:
     """One task from its record."""
     role, _, index = task.rpartition("-")
+    state = record.get("state", "pending")
     return Observed(
         task=task,
         role=role,
         index=int(index),
-        state=record.get("state", "pending"),
+        state=state,
         reason=record.get("reason", ""),
         exit_code=record.get("exitCode"),
         restarts=record.get("restarts", 0),
@@ -39,7 +52,20 @@ def observed(task: str, address: str, record: Mapping[str, Any]) -> Observed:
         pid=(record.get("program") or {}).get("pid"),
         started=record.get("started"),
         ended=record.get("ended"),
+        kind=kind_in({**record, "state": state}),
+        progressed=record.get("progressed"),
     )
+
+
+def silent_tasks(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """The tasks that do not answer, since when, as the launchers that still watch say it."""
+    found: dict[str, float] = {}
+    for record in records:
+        if record.get("state") not in ENDED:
+            for task, since in (record.get("silent") or {}).items():
+                if is_usable(since):
+                    found[task] = min(since, found.get(task, since))
+    return found
 
 
 def job_status(
@@ -48,6 +74,10 @@ def job_status(
     """The job from its tasks: its result, the first cause if it failed, when it ended."""
     records = list(records)
     causes = [r["cause"] for r in records if r.get("state") == "failed" and r.get("cause")]
+    silent = silent_tasks(records)
+    tasks = tuple(
+        task if task.over else replace(task, silent_since=silent.get(task.task)) for task in tasks
+    )
     ended = [task.ended for task in tasks if task.ended is not None]
     return JobStatus(
         job=run.job,
@@ -55,9 +85,9 @@ def job_status(
         backend=run.backend,
         state=job_state(tasks),
         tasks=tasks,
-        result=next((r["result"] for r in records if r.get("result")), None),
+        result=next((lines.sound(r["result"]) for r in records if r.get("result")), None),
         cause=Cause.from_dict(min(causes, key=lambda cause: cause["time"])) if causes else None,
-        started=run.record.get("created"),
+        started=run.record.created,
         ended=max(ended) if len(ended) == len(tasks) else None,
     )
 
@@ -68,7 +98,7 @@ def run_status(
     records: Mapping[str, Mapping[str, Any]] | None = None,
     lost: Mapping[str, str] | None = None,
 ) -> JobStatus:
-    """The job from its tasks' records; `lost` says of tasks why nobody will bring them back."""
+    """The job from its tasks' records; `lost` maps tasks that do not come back to why."""
     if plan is None:
         return JobStatus(run.job, run.id, run.backend, "stopped")
     if records is None:
@@ -77,7 +107,8 @@ def run_status(
     for task, record in records.items():
         seen = observed(task, plan.address(task), record)
         if lost and task in lost and not seen.over:
-            seen = replace(seen, state="stopped", reason=lost[task])
+            kind = exits.LAUNCHER_KILLED
+            seen = replace(seen, state="stopped", reason=lost[task], kind=kind)
         tasks.append(seen)
     return job_status(run, tuple(tasks), records.values())
 
@@ -95,13 +126,18 @@ def refuse_ended(status: JobStatus, tasks: Iterable[str]) -> None:
 
 def settle_stopped(run: Run, status: JobStatus) -> None:
     """The last word on a run that was ended from outside: what was not over yet was stopped."""
-    tasks = tuple(
-        task if task.over else replace(task, state="stopped", reason=task.reason or "stopped")
-        for task in status.tasks
-    )
+    tasks = tuple(task if task.over else stopped(task) for task in status.tasks)
     state = job_state(tasks) if tasks else "stopped"
     run.settle(replace(status, tasks=tasks, state=state, ended=status.ended or time.time()))
     run.note("down", "the run was ended")
+
+
+def stopped(task: Observed) -> Observed:
+    """A task that was ended from outside."""
+    reason = task.reason or "stopped"
+    return replace(
+        task, state="stopped", reason=reason, kind=task.kind or exits.STOPPED, silent_since=None
+    )
 
 
 class TaskRecord:
@@ -109,16 +145,17 @@ class TaskRecord:
 
     def __init__(self, run: Run, task: str):
         self.run, self.task = run, task
-        self.path = run.path / "tasks" / f"{task}.json"
-        self.record: dict[str, Any] = read_json(self.path) or {"task": task}
+        self.record: launch_record.TaskRecord = run.files.read_task(task) or {"task": task}
         self.final: dict[str, Any] | None = None  # the launcher's last word, not yet published
         self.lines: collections.deque[str] = collections.deque(
-            self.record.get("lines", ()), maxlen=launcher.KEPT_LINES
+            self.record.get("lines", ()), maxlen=launch_record.KEPT_LINES
         )
         self.files: dict[int, int] = {}
         self.guard = threading.RLock()
         self.written = 0.0
         self.dirty = False
+        self.warned: set[str] = set()
+        self.key = run.files.require_key()
 
     @property
     def over(self) -> bool:
@@ -126,16 +163,21 @@ class TaskRecord:
 
     def update(self, **changes: Any) -> None:
         with self.guard:
-            self.record.update(changes)
+            self.change(changes)
             self.write()
 
     def later(self, **changes: Any) -> None:
-        """As update, but not more often than somebody can look."""
+        """Like update(), but writes to disk at most every WRITE_EVERY seconds."""
         with self.guard:
-            self.record.update(changes)
+            self.change(changes)
             self.dirty = True
             if time.monotonic() - self.written > WRITE_EVERY:
                 self.write()
+
+    def change(self, changes: Mapping[str, Any]) -> None:
+        if "state" in changes:
+            self.record.pop("kind", None)  # that of the state before
+        cast(dict[str, Any], self.record).update(changes)
 
     def flush(self) -> None:
         with self.guard:
@@ -144,26 +186,38 @@ class TaskRecord:
 
     def write(self) -> None:
         self.record["lines"] = list(self.lines)
-        launcher.write_json(str(self.path), self.record)
+        self.run.files.write_task(self.task, self.record)
         self.written, self.dirty = time.monotonic(), False
 
-    def understand(self, line: bytes) -> None:
-        """Take up what a line of the program says."""
-        if line.startswith(launcher.PROGRESS):
-            progress = launcher.parse_object(line[len(launcher.PROGRESS) :])
-            self.later(progress=progress or self.record.get("progress"))
-        elif line.startswith(launcher.RESULT):
-            result = launcher.parse_object(line[len(launcher.RESULT) :])
-            self.update(result=result or self.record.get("result"))
+    def understand(self, line: bytes, when: float | None = None) -> None:
+        """Take up what a line of the program says; `when` it did, if not just now."""
+        claimed = claim_in(line)
+        if claimed:
+            self.take_claim(claimed, line, when or time.time())
         elif line and not line.startswith(b"tfcluster:"):
             self.lines.append(line[:500].decode("utf-8", "replace").rstrip("\r"))
+
+    def take_claim(self, claimed: str, line: bytes, when: float) -> None:
+        """A program's progress or result, if it is sound and of a size that can be kept."""
+        said = line.partition(b" ")[2]
+        if len(said) > lines.MOST_OBJECT:
+            if claimed not in self.warned:
+                self.warned.add(claimed)
+                words = f"a {claimed} of more than {lines.MOST_OBJECT >> 10} KiB is ignored"
+                self.run.note("warning", words, self.task)
+            return
+        found = lines.parse_said(said)
+        if found is None:
+            return
+        if claimed == "progress":
+            self.later(progress=found, progressed=when)
+        else:
+            self.update(result=found)
 
     def file(self, attempt: int) -> int:
         """The log file of an attempt, open for appending."""
         if attempt not in self.files:
-            path = self.run.logs / f"{self.task}.{attempt}.log"
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-            self.files[attempt] = os.open(path, flags, 0o600)
+            self.files[attempt] = self.run.files.open_log(self.task, attempt)
         return self.files[attempt]
 
     def close(self) -> None:

@@ -17,7 +17,14 @@ from tfcluster.backends.keeping import watched
 from tfcluster.commands import options
 from tfcluster.commands.attach import watched_signals
 from tfcluster.converge import bring_down
-from tfcluster.errors import EXIT_INTERRUPTED, EXIT_OK, MissingError, UsageError
+from tfcluster.errors import (
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_TOOL,
+    DamagedFile,
+    MissingError,
+    UsageError,
+)
 from tfcluster.plan import stored_plan
 from tfcluster.tables import counted
 
@@ -52,20 +59,44 @@ def command(
         confirm_deletion(runs)
     with watched_signals() as presses:
         presses.deferred = "Killing what is left; press Ctrl-C again to give up."
-        for run in runs:
-            stop(run, limit, lambda: presses.count < 1)
+        damaged = [run for run in runs if not stopped(run, limit, lambda: presses.count < 1, all_)]
     if not runs:
         console.say("Nothing to stop.")
     if volumes:
         for run in runs:
-            delete_output(run)
-    return EXIT_INTERRUPTED if presses.count else EXIT_OK
+            if run not in damaged:
+                delete_output(run)
+    if presses.count:
+        return EXIT_INTERRUPTED
+    return EXIT_TOOL if damaged else EXIT_OK
 
 
 def open_runs(job: str) -> list[Run]:
     """The latest run, and earlier ones that somebody still watches."""
     runs = runs_of(job)
-    return runs[:1] + [run for run in runs[1:] if watched(run)]
+    return runs[:1] + [run for run in runs[1:] if still_watched(run)]
+
+
+def still_watched(run: Run) -> bool:
+    try:
+        return watched(run)
+    except DamagedFile as error:
+        console.warn(f"left out: {error.message}")
+        return False
+
+
+def stopped(
+    run: Run, grace: float | None, keep_going: Callable[[], bool], others_follow: bool
+) -> bool:
+    """Stop a run; of several, one with damaged files must not keep the others running."""
+    try:
+        stop(run, grace, keep_going)
+    except DamagedFile as error:
+        if not others_follow:
+            raise
+        console.warn(f'job "{run.job}" was not stopped: {error.message}')
+        return False
+    return True
 
 
 def stop(run: Run, grace: float | None, keep_going: Callable[[], bool]) -> None:

@@ -14,7 +14,7 @@ from tfcluster.archive import Run
 from tfcluster.commands import options
 from tfcluster.errors import EXIT_OK
 from tfcluster.events import Event
-from tfcluster.launcher import parse_object
+from tfcluster.plan import require_plan
 
 LOOK_EVERY = 0.3
 
@@ -37,7 +37,7 @@ def command(
         for event in seen(found, follow):
             console.data(json.dumps(event.to_dict(), ensure_ascii=False))
     elif follow:
-        width = max(map(len, options.plan_of(found).task_names))
+        width = max(map(len, require_plan(found).task_names))
         for event in seen(found, follow):
             when, kind, task, message = row(event)
             console.data(f"{when}  {kind:10}  {task:{width}}  {message}".rstrip())
@@ -53,8 +53,7 @@ def row(event: Event) -> list[str]:
 
 def message(event: Event) -> str:
     """What happened, in words; of a result only what people look for."""
-    result = parse_object(event.message.encode()) if event.task is None else None
-    return event.message if result is None else tables.result_text(result)
+    return event.message or tables.result_text(event.data)
 
 
 def seen(run: Run, follow: bool) -> Iterator[Event]:

@@ -9,7 +9,7 @@ import typer
 from tfcluster.backends import load_backend
 from tfcluster.commands import options
 from tfcluster.errors import MissingError, UsageError
-from tfcluster.plan import known_tasks
+from tfcluster.plan import known_tasks, require_plan
 
 
 def command(
@@ -29,7 +29,7 @@ def command(
     code is the command's own.
     """
     run = options.find_job_run(file, job)
-    plan = options.plan_of(run)
+    plan = require_plan(run)
     if task not in plan.task_names:
         raise MissingError(f'job "{run.job}" has no task "{task}"', hint=known_tasks(plan))
     options.running(run)

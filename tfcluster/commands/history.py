@@ -11,7 +11,7 @@ from tfcluster import console, tables
 from tfcluster.archive import Run, runs_of
 from tfcluster.commands import options
 from tfcluster.errors import EXIT_OK
-from tfcluster.events import SCHEMA_VERSION
+from tfcluster.events import SCHEMA_VERSION, JobStatus, is_usable
 
 
 def command(
@@ -23,7 +23,8 @@ def command(
 ) -> int:
     """List the runs of the job, newest first. Their logs: tfcluster logs --run ID."""
     name = options.find_job(file, job)
-    rows = [summary(run) for run in runs_of(name)]
+    statuses = [(run, options.readable_status(run)) for run in runs_of(name)]
+    rows = [summary(run, status) for run, status in statuses if status is not None]
     if output == "json":
         options.print_json({"schemaVersion": SCHEMA_VERSION, "job": name, "runs": rows})
     elif not rows:
@@ -36,14 +37,13 @@ def command(
     return EXIT_OK
 
 
-def summary(run: Run) -> dict[str, Any]:
+def summary(run: Run, status: JobStatus) -> dict[str, Any]:
     """One run, as `-o json` gives it."""
-    status = options.status_of(run)
     length = status.ended - status.started if status.started and status.ended else None
     return {
         "run": run.id,
         "state": status.state,
-        "started": status.started or run.record.get("created"),
+        "started": status.started or run.record.created,
         "ended": status.ended,
         "seconds": length,
         "accuracy": (status.result or {}).get("accuracy"),
@@ -58,6 +58,6 @@ def line(row: dict[str, Any]) -> list[str]:
         row["state"],
         tables.moment(row["started"]),
         "" if length is None else tables.clock(length),
-        tables.number(accuracy) if isinstance(accuracy, int | float) else "",
+        tables.number(accuracy) if is_usable(accuracy) else "",
         row["backend"],
     ]

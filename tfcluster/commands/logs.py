@@ -17,6 +17,7 @@ from tfcluster.commands import options
 from tfcluster.commands.outcome import check_outcome, wait_settled
 from tfcluster.errors import EXIT_INTERRUPTED, EXIT_OK
 from tfcluster.events import LogLine, LogQuery
+from tfcluster.plan import require_plan
 
 # A line is written to disk a moment after it got its time.
 WRITING = 0.2
@@ -72,7 +73,7 @@ def command(
     job fails; Ctrl-C leaves the job running.
     """
     found = options.find_job_run(file, job, run)
-    names = options.select_tasks(options.plan_of(found), tasks)
+    names = options.select_tasks(require_plan(found), tasks)
     wanted = tail.Filter(
         include=tuple(tail.pattern(text, "--include") for text in include or ()),
         exclude=tuple(tail.pattern(text, "--exclude") for text in exclude or ()),

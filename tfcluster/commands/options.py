@@ -12,7 +12,7 @@ import typer
 
 from tfcluster import console
 from tfcluster.archive import Run, all_jobs, find_run, latest_run
-from tfcluster.errors import MissingError, SpecProblems, UsageError
+from tfcluster.errors import DamagedFile, MissingError, SpecProblems, UsageError
 from tfcluster.jobs import DEFAULT_SPEC, select_job
 
 if TYPE_CHECKING:
@@ -29,10 +29,12 @@ def complete_task(ctx: typer.Context, incomplete: str) -> list[str]:
     """Roles and tasks of the job meant, from the archive alone."""
     import contextlib
 
+    from tfcluster.plan import require_plan
+
     found: list[str] = []
     with contextlib.suppress(Exception):
         run = find_job_run(ctx.params.get("file"), ctx.params.get("job"), ctx.params.get("run"))
-        plan = plan_of(run)
+        plan = require_plan(run)
         found = [*(role.role for role in plan.roles), *plan.task_names]
     return [name for name in found if name.startswith(incomplete)]
 
@@ -160,8 +162,8 @@ def find_job(file: str | None, job: str | None) -> str:
 
 def job_from(path: Path) -> str | None:
     records = {name: run.record for name in all_jobs() if (run := latest_run(name))}
-    names = [name for name, record in records.items() if record.get("spec") == str(path)]
-    return max(names, key=lambda name: records[name]["created"], default=None)
+    names = [name for name, record in records.items() if record.spec == str(path)]
+    return max(names, key=lambda name: records[name].created, default=None)
 
 
 def find_job_run(file: str | None, job: str | None, run: str | None = None) -> Run:
@@ -176,6 +178,15 @@ def status_of(run: Run) -> JobStatus:
     return run.final_status() or load_backend(run.backend).observe(run)
 
 
+def readable_status(run: Run) -> JobStatus | None:
+    """As status_of; None, with a warning, if the run is damaged: it must not hide the others."""
+    try:
+        return status_of(run)
+    except DamagedFile as error:
+        console.warn(f"left out: {error.message}")
+        return None
+
+
 def running(run: Run) -> JobStatus:
     """The status of a run that has not ended; an error if it has."""
     status = status_of(run)
@@ -185,15 +196,6 @@ def running(run: Run) -> JobStatus:
             hint="start it: tfcluster up",
         )
     return status
-
-
-def plan_of(run: Run) -> Plan:
-    from tfcluster.plan import stored_plan
-
-    plan = stored_plan(run)
-    if plan is None:
-        raise MissingError(f"run {run.id} was never started", hint="start it: tfcluster up")
-    return plan
 
 
 def select_tasks(plan: Plan, words: Sequence[str] | None) -> tuple[str, ...]:

@@ -11,12 +11,14 @@ from tfcluster.backends.keeping import watched
 from tfcluster.commands.options import status_of
 from tfcluster.errors import JobFailed, TfclusterError
 from tfcluster.events import Cause, JobStatus
-from tfcluster.launcher import EXIT_DEADLINE, EXIT_NOT_STARTED, LINGER
+from tfcluster.launch import exits
 from tfcluster.tables import clock, result_text, state_text
 
 SETTLE_SECONDS = 10.0
 SHOWN_LINES = 10
 SHOWN_TASKS = 6
+LINGER = 20.0  # how long a launcher that has ended tries to reach peers that do not answer
+NOT_REACHED = {exits.PEER_MISSING, exits.NOT_LISTENING, exits.UNREACHABLE, exits.SILENCE}
 
 
 def is_settled(run: Run, status: JobStatus, over_since: float | None) -> bool:
@@ -91,17 +93,18 @@ def advice(cause: Cause) -> str:
     missing = re.search(r"No module named '([\w.]+)'", text)
     if missing:
         return f"Python cannot find {missing[1]}. Install it, or set workdir or PYTHONPATH. {look}"
-    if cause.exit_code == EXIT_NOT_STARTED:
-        peer = re.search(r"(?:waited .* for|cannot reach) ([\w-]+-\d+)", cause.reason)
-        name = peer[1] if peer else cause.task
+    if cause.kind in NOT_REACHED:
+        name = cause.peer or cause.task
         return f"see why {name} does not listen: tfcluster logs {name}. More time: start_timeout"
-    if cause.exit_code == EXIT_DEADLINE:
+    if cause.kind == exits.PORT_TAKEN:
+        return "another process has the port; choose others with ports or local.port_range"
+    if cause.kind == exits.DEADLINE:
         return f"give the job more time with deadline, or leave it out. {look}"
-    if cause.exit_code == 137:
-        if "out of memory" in cause.reason:
-            return f"raise roles.{role}.memory, or use smaller batches. {look}"
+    if cause.kind == exits.OUT_OF_MEMORY:
+        return f"raise roles.{role}.memory, or use smaller batches. {look}"
+    if cause.exit_code == exits.EXIT_OUT_OF_MEMORY:
         return (
-            "somebody killed it, or the system ran out of memory (137 often means that). "
+            "it was killed, or the system ran out of memory (137 often means that). "
             f"Restarts are set with roles.{role}.restarts. {look}"
         )
     if cause.exit_code == 127:

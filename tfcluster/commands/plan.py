@@ -117,8 +117,17 @@ def plan_lines(plan: Plan) -> list[str]:
 
 
 def done_when(plan: Plan) -> str:
-    words = {"chief": "the chief has succeeded", "workers": "all workers have succeeded"}
-    return words.get(plan.success, "all tasks have succeeded")
+    """`the chief has succeeded`, `all workers have succeeded`, `all tasks of a and b have …`."""
+    if plan.success == ("chief",):
+        return "the chief has succeeded"
+    if plan.success == ("worker",):
+        return "all workers have succeeded"
+    if len(plan.success) == len(plan.roles):
+        return "all tasks have succeeded"
+    *names, last = plan.success
+    listed = f"{', '.join(names)} and {last}" if names else last
+    several = bool(names) or plan.role(last).replicas > 1
+    return f"all tasks of {listed} have succeeded" if several else f"{last} has succeeded"
 
 
 def task_lines(plan: Plan, task: Task) -> list[str]:

@@ -26,7 +26,7 @@ def command(
         show(options.status_of(options.find_job_run(file, job)), output, header=False)
         return EXIT_OK
     runs = [run for name in all_jobs() if (run := latest_run(name)) is not None]
-    statuses = [options.status_of(run) for run in runs]
+    statuses = [found for run in runs if (found := options.readable_status(run)) is not None]
     if output in ("json", "yaml"):
         document = {"schemaVersion": SCHEMA_VERSION, "jobs": [job_row(s) for s in statuses]}
         if output == "json":

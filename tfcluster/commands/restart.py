@@ -11,7 +11,7 @@ from tfcluster.archive import job_lock
 from tfcluster.backends import load_backend
 from tfcluster.commands import options
 from tfcluster.errors import EXIT_OK, UsageError
-from tfcluster.plan import known_tasks
+from tfcluster.plan import known_tasks, require_plan
 
 
 def command(
@@ -23,7 +23,7 @@ def command(
     """Start the programs of tasks again, in place. This does not count as a failure."""
     run = options.find_job_run(file, job)
     status = options.running(run)
-    plan = options.plan_of(run)
+    plan = require_plan(run)
     if bool(tasks) == all_:
         problem = "restart what?" if not tasks else "either tasks or --all"
         raise UsageError(problem, hint=f"name tasks or roles, or give --all. {known_tasks(plan)}")

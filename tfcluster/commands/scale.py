@@ -13,6 +13,7 @@ from tfcluster.archive import Run
 from tfcluster.commands import options
 from tfcluster.converge import Deployment, deploy
 from tfcluster.errors import EXIT_OK, MissingError, UsageError
+from tfcluster.plan import require_plan
 from tfcluster.similar import did_you_mean
 from tfcluster.tables import counted
 
@@ -31,16 +32,16 @@ def command(
     """
     run = options.find_job_run(file, job)
     options.running(run)
-    before = {role.role: role.replicas for role in options.plan_of(run).roles}
+    before = {role.role: role.replicas for role in require_plan(run).roles}
     wanted = counts(roles, before)
     spec = spec_of(run)
-    overrides = [*run.record.get("overrides", ()), *(set_ or ())]
+    overrides = [*run.record.overrides, *(set_ or ())]
     overrides += [f"roles.{name}.replicas={count}" for name, count in wanted.items()]
     variables = remembered(run, options.variables(var))
     loaded = options.load(str(spec), None, variables, overrides, run.backend)
-    if hashlib.sha256(loaded.source.encode()).hexdigest() != run.record.get("sourceHash"):
+    if hashlib.sha256(loaded.source.encode()).hexdigest() != run.record.source_hash:
         console.warn(f"{spec.name} has changed since run {run.id} began; that is applied as well")
-    deployment = deploy(loaded, folder=Path(run.record["folder"]), same_run=True)
+    deployment = deploy(loaded, folder=Path(run.record.folder), same_run=True)
     report(deployment, before, wanted)
     return EXIT_OK
 
@@ -61,18 +62,18 @@ def counts(words: list[str], known: dict[str, int]) -> dict[str, int]:
 
 def spec_of(run: Run) -> Path:
     """The file that the run came from."""
-    record = run.record
-    if not record.get("spec") or not Path(record["spec"]).is_file():
+    spec = run.record.spec
+    if not spec or not Path(spec).is_file():
         raise MissingError(
-            f"the spec of run {run.id} is not there any more: {record.get('spec')}",
+            f"the spec of run {run.id} is not there any more: {spec}",
             hint="use: tfcluster up SPEC --set roles.worker.replicas=N",
         )
-    return Path(record["spec"])
+    return Path(spec)
 
 
 def remembered(run: Run, given: dict[str, str]) -> list[str]:
     """The variables that the job was brought up with; secret ones were not kept."""
-    known = {**run.record.get("variables", {}), **given}
+    known = {**run.record.variables, **given}
     missing = [name for name, value in known.items() if value is None]
     if missing:
         again = " ".join(f"--var {name}=…" for name in missing)

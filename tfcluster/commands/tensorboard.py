@@ -14,6 +14,7 @@ from tfcluster import console
 from tfcluster.backends import load_backend
 from tfcluster.commands import options
 from tfcluster.errors import MissingError, TfclusterError
+from tfcluster.plan import require_plan
 
 FIRST_PORT = 6006
 TRIED_PORTS = 20
@@ -32,7 +33,7 @@ def command(
     import importlib.util
 
     found = options.find_job_run(file, job, run)
-    logdir = options.plan_of(found).logdir
+    logdir = require_plan(found).logdir
     if not logdir:
         raise MissingError("the job has no logdir", hint="set logdir in the spec")
     elsewhere = getattr(load_backend(found.backend), "tensorboard", None)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from tfcluster.redaction import looks_secret
 from tfcluster.similar import closest, did_you_mean
+from tfcluster.spec.ending import some_role_ends, success_names_roles_that_end
 from tfcluster.spec.field_types import DNS_LABEL
 from tfcluster.spec.findings import Finding, Path
 from tfcluster.spec.model import JobSpec
@@ -99,14 +100,6 @@ def _ps_gpus(spec: JobSpec) -> Iterator[Finding]:
     if "ps" in spec.roles and spec.roles["ps"].gpus > 0:
         message = "roles.ps.gpus: a ps runs without GPUs; its GPUs are hidden from TensorFlow"
         yield Finding(("roles", "ps", "gpus"), message, "remove gpus here; ask for them on worker")
-
-
-def _success_rule(spec: JobSpec) -> Iterator[Finding]:
-    needed = {"chief": "chief", "workers": "worker"}.get(spec.success or "")
-    if needed is not None and needed not in spec.roles:
-        message = f"success: {spec.success} needs a {needed} role, and there is none"
-        hint = f"add roles.{needed}, or choose success: all"
-        yield Finding(("success",), message, hint, needs=(("roles", needed),))
 
 
 def _ports(spec: JobSpec) -> Iterator[Finding]:
@@ -279,7 +272,8 @@ CHECKS: tuple[Check, ...] = (
     _name_lengths,
     _single_tasks,
     _ps_gpus,
-    _success_rule,
+    success_names_roles_that_end,
+    some_role_ends,
     _ports,
     _program,
     _images,

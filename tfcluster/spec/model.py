@@ -33,6 +33,7 @@ from tfcluster.spec.parts import (
     Restarts,
     Roles,
     RoleSpec,
+    Success,
     Volumes,
 )
 from tfcluster.spec.train import TrainSpec, read_train, train_model
@@ -41,13 +42,19 @@ __all__ = ["JobSpec", "RestartPolicy", "RoleSpec", "TrainSpec", "json_schema"]
 
 Backend = Literal["local", "docker", "kubernetes"]
 Strategy = Literal["between-graph", "multi-worker", "coordinator", "in-graph"]
-Success = Literal["chief", "workers", "all"]
 
 STRATEGY_OF_ALGORITHM: dict[str, Strategy] = {
     "allreduce": "multi-worker",
     "coordinator": "coordinator",
     "in-graph": "in-graph",
     "model-parallel": "in-graph",
+}
+STRATEGY_NEEDS: dict[Strategy, dict[str, tuple[str, ...]]] = {
+    # strategy -> role -> the roles whose servers it needs
+    "between-graph": {"chief": ("ps",), "worker": ("ps",), "evaluator": ("ps",)},
+    "multi-worker": {"chief": ("worker",), "worker": ("chief", "worker")},
+    "coordinator": {"chief": ("ps", "worker")},
+    "in-graph": {"chief": ("ps", "worker"), "worker": ("ps",)},
 }
 
 
@@ -87,8 +94,8 @@ class JobSpec(Frozen):
     roles: Roles = Field(description="The roles and how many tasks each has.")
     success: Success | None = Field(
         default=None,
-        description="Whose success ends the job; if unset the chief's, else the workers', else"
-        " everyone's.",
+        description="Whose success ends the job: one role's, several roles', or that of all that do"
+        " not serve for ever; if unset the chief's, else the workers', else all.",
     )
     restarts: Restarts = Field(
         default=RestartPolicy(), description="Restarts of each task: a number, or limit and on."
@@ -139,12 +146,55 @@ class JobSpec(Frozen):
             return STRATEGY_OF_ALGORITHM.get(self.algorithm, "between-graph")
         return self.strategy or "between-graph"
 
+    def needs_of(self, role: str) -> tuple[str, ...]:
+        """The roles of this spec whose servers the role needs."""
+        needs = STRATEGY_NEEDS[self.effective_strategy].get(role, ())
+        return tuple(need for need in needs if need in self.roles)
+
     @property
-    def effective_success(self) -> Success:
-        """The success rule given, or the default for these roles."""
-        if self.success is not None:
-            return self.success
-        return "chief" if "chief" in self.roles else "workers" if "worker" in self.roles else "all"
+    def listening_roles(self) -> frozenset[str]:
+        """The roles that others need, and whose programs only answer them: they must listen."""
+        needed = {
+            need
+            for name, role in self.roles.items()
+            for need in self.needs_of(name)
+            if need != name or role.replicas > 1
+        }
+        all_answer = self.effective_strategy in ("coordinator", "in-graph")
+        return frozenset(name for name in needed if name == "ps" or all_answer)
+
+    @property
+    def serving_roles(self) -> tuple[str, ...]:
+        """The roles that serve for ever: declared, or needed by others and not named in success."""
+        assumed = self.listening_roles - {self.role_meant(name) for name in self.success_names}
+        return tuple(
+            name
+            for name, role in self.roles.items()
+            if (name in assumed if role.serves is None else role.serves)
+        )
+
+    @property
+    def success_names(self) -> tuple[str, ...]:
+        """The names written under success; none if it is unset or all."""
+        if isinstance(self.success, list):
+            return tuple(self.success)
+        return () if self.success in (None, "all") else (self.success,)
+
+    def role_meant(self, name: str) -> str:
+        """The role that a name under success stands for: "workers" is the role worker."""
+        return "worker" if name == "workers" and name not in self.roles else name
+
+    @property
+    def success_roles(self) -> tuple[str, ...]:
+        """The roles whose tasks must all succeed for the job to succeed, in the order of roles."""
+        named = {self.role_meant(name) for name in self.success_names}
+        if named:
+            return tuple(name for name in self.roles if name in named)
+        ending = tuple(name for name in self.roles if name not in self.serving_roles)
+        for name in ("chief", "worker") if self.success is None else ():
+            if name in ending:
+                return (name,)
+        return ending
 
     def restarts_of(self, role: str) -> RestartPolicy:
         """The role's own restart policy, or the job's."""

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    WithJsonSchema,
+    model_validator,
+)
 
 from tfcluster.spec.field_types import (
     Arguments,
@@ -125,6 +132,12 @@ class RoleSpec(Frozen):
     )
     volumes: Volumes = Field(default=[], description="Volumes on top of the job's.")
     restarts: Restarts | None = Field(default=None, description="Restarts, instead of the job's.")
+    serves: bool | None = Field(
+        default=None,
+        description="This role serves for ever: it is ended when the job has succeeded, and is not"
+        " waited for. If unset, true for a ps that others need and for the workers of a coordinator"
+        " or in-graph strategy.",
+    )
 
 
 Role = Annotated[RoleSpec, nothing_is(dict)]
@@ -139,3 +152,28 @@ def in_order(roles: dict[str, RoleSpec]) -> dict[str, RoleSpec]:
 
 
 Roles = Annotated[dict[str, Role], AfterValidator(in_order), nothing_is(dict)]
+
+
+def _success(value: Any) -> str | list[str]:
+    names = value if isinstance(value, list) else [value]
+    if not names:
+        raise wrong("expected at least one role, got an empty list", "write all, or name a role")
+    for name in names:
+        if not isinstance(name, str) or not name:
+            hint = "write success: learner, or success: [chief, evaluator]"
+            raise wrong(f"expected a role's name or a list of them, got {shown(name)}", hint)
+    return list(names) if isinstance(value, list) else str(value)
+
+
+_SUCCESS_SCHEMA = {
+    "anyOf": [
+        {"type": "string", "enum": ["chief", "workers", "all"]},
+        {"type": "string", "minLength": 1, "x-kind": "a role"},
+        {
+            "type": "array",
+            "minItems": 1,
+            "items": {"type": "string", "minLength": 1, "x-kind": "roles"},
+        },
+    ]
+}
+Success = Annotated[str | list[str], PlainValidator(_success), WithJsonSchema(_SUCCESS_SCHEMA)]

@@ -11,25 +11,22 @@ from typing import TYPE_CHECKING, Any
 from tfcluster.archive import Run, runs_of
 from tfcluster.backends.docker.containers import container_of, labels, output_volume
 from tfcluster.backends.docker.engines import Engine, Unreachable, translated
-from tfcluster.backends.docker.logs import TaskReader, read_once
+from tfcluster.backends.docker.lifecycle import create, remove_container, start, stop_containers
+from tfcluster.backends.docker.logs import TaskReader, read_to_end
+from tfcluster.backends.docker.planned import site_of
 from tfcluster.backends.docker.site import (
     clean_site,
-    create,
     engines,
     note_engines,
     prepare_site,
-    remove_container,
     run_engines,
-    start,
-    stop_containers,
-    stored_plan,
 )
 from tfcluster.backends.docker.status import containers_of
 from tfcluster.backends.keeping import next_attempt, taken_over
 from tfcluster.backends.records import read_records, run_status, settle_stopped
 from tfcluster.errors import TfclusterError
 from tfcluster.events import ENDED, JobStatus
-from tfcluster.plan import Plan
+from tfcluster.plan import Plan, stored_plan
 
 if TYPE_CHECKING:
     from tfcluster.changes import Change
@@ -46,12 +43,11 @@ def apply(run: Run, plan: Plan, changes: Sequence[Change]) -> None:
         end_unfinished(run)
         for engine in run_engines(run, plan).values():
             retire(engine, run, plan, gone)
-        for task in gone:
-            (run.path / "tasks" / f"{task}.json").unlink(missing_ok=True)
+        run.files.forget_tasks(gone)
         for engine in hosts.values():
             prepare_site(engine, run, plan)
         start_missing(run, plan, hosts)
-        if plan.site.get("tensorboard"):
+        if site_of(plan).tensorboard:
             start_board(run, plan, hosts)
     except BaseException as error:
         undo(run, plan, error, fresh=all(change.action == "create" for change in changes))
@@ -79,9 +75,8 @@ def retire(engine: Engine, run: Run, plan: Plan, tasks: Sequence[str]) -> None:
     chosen = {task: there[task] for task in tasks if task in there}
     stop_containers(engine, list(chosen.values()), plan.stop_grace, lambda: True)
     for task, container in chosen.items():
-        reader = TaskReader(run, task)
-        read_once(engine, reader, container["Id"])
-        reader.close()
+        with contextlib.closing(TaskReader(run, task)) as reader:
+            read_to_end(engine, reader, container["Id"])
         with translated(engine, task):
             remove_container(engine, container["Id"])
 

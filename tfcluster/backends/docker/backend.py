@@ -10,10 +10,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tfcluster import launcher
-from tfcluster.archive import Run, latest_run, read_json
+from tfcluster.archive import Run, latest_run
 from tfcluster.backends import Backend
 from tfcluster.backends.docker.containers import (
     container_launch,
@@ -22,24 +21,20 @@ from tfcluster.backends.docker.containers import (
 )
 from tfcluster.backends.docker.engines import Engine, Unreachable, translated
 from tfcluster.backends.docker.exec import run_inside, tell
-from tfcluster.backends.docker.logs import TaskReader, read_once
-from tfcluster.backends.docker.site import (
-    clean_site,
-    engines,
-    run_engines,
-    stop_containers,
-    stored_plan,
-)
-from tfcluster.backends.docker.status import containers_of, death_of
+from tfcluster.backends.docker.follow import read_ended
+from tfcluster.backends.docker.lifecycle import stop_containers
+from tfcluster.backends.docker.logs import TaskReader
+from tfcluster.backends.docker.site import clean_site, engines, run_engines
+from tfcluster.backends.docker.status import containers_of
 from tfcluster.backends.keeping import alive, sole_reader, stale, start_keeper, taken_over
 from tfcluster.backends.logfiles import read_logs
 from tfcluster.backends.records import refuse_ended, run_status, settle_stopped
-from tfcluster.errors import MissingError
 from tfcluster.events import JobStatus, LogLine, LogQuery
+from tfcluster.launch import plan as launch_plan
+from tfcluster.plan import Plan, require_plan, stored_plan
 
 if TYPE_CHECKING:
     from tfcluster.changes import Change
-    from tfcluster.plan import Plan
     from tfcluster.spec.model import JobSpec
 
 KEEPER = "tfcluster.backends.docker.keeper"
@@ -65,7 +60,7 @@ class DockerBackend(Backend):
         provide_images(self.plan(spec, None, base), say)
         run = latest_run(spec.name)
         if run is not None and run.backend == "docker" and is_unkept(run):
-            say("Nobody watched over the run any more (a reboot?); watching again")
+            say("The run's keeper was gone (a reboot?); watching again")
             start_keeper(run, KEEPER)
 
     def apply(self, run: Run, plan: Plan, changes: Sequence[Change]) -> None:
@@ -73,7 +68,7 @@ class DockerBackend(Backend):
 
         with taken_over(run):
             # Until the new keeper says that it is there, nothing counts as started.
-            (run.path / "keeper.json").unlink(missing_ok=True)
+            run.files.forget_keeper()
             apply(run, plan, changes)
         start_keeper(run, KEEPER)
 
@@ -84,7 +79,7 @@ class DockerBackend(Backend):
         if final is not None:
             return final
         plan = stored_plan(run)
-        keeper = read_json(run.path / "keeper.json")
+        keeper = run.files.read_keeper()
         if plan is None or keeper is None:
             state = "stopped" if stale(run) else "pending"
             return JobStatus(run.job, run.id, "docker", state)
@@ -97,25 +92,17 @@ class DockerBackend(Backend):
         return run_status(run, plan, lost=lost)
 
     def _catch_up(self, run: Run, plan: Plan) -> dict[str, str]:
-        """Without a keeper, read what the engines have; the tasks that nobody will bring back."""
+        """Without a keeper, read what the engines have; why some tasks will not come back."""
         lost: dict[str, str] = {}
-        there: dict[str, tuple[Engine, dict[str, Any]]] = {}
+        there: dict[str, tuple[Engine, str]] = {}
         for engine in engines(plan).values():
             found = containers_of(engine, run)
-            there.update({task: (engine, container) for task, container in found.items()})
+            there.update({task: (engine, container["Id"]) for task, container in found.items()})
         for task in plan.task_names:
-            reader = TaskReader(run, task)
-            words = "was never started"
-            if task in there and not reader.over:
-                engine, container = there[task]
-                read_once(engine, reader, container["Id"])
-                if container["State"] == "running":
-                    continue
-                reader.settle()
-                words = death_of(engine, container)[1]
-            if not reader.over and stale(run):
-                lost[task] = f"{words}, and the run's keeper is gone"
-            reader.close()
+            with contextlib.closing(TaskReader(run, task)) as reader:
+                words = read_ended(*there[task], reader) if task in there else "was never started"
+                if words and not reader.over and stale(run):
+                    lost[task] = f"{words}, and the run's keeper is gone"
         return lost
 
     # -- logs, exec, restart
@@ -127,8 +114,8 @@ class DockerBackend(Backend):
     def exec(self, run: Run, task: str, argv: Sequence[str]) -> int:
         plan, engine = self._where(run, task)
         launch = container_launch(plan, run.id)
-        role, index = launcher.split_task(launch, task)
-        env = launcher.program_env(launch, role, index)
+        role, index = launch_plan.split_task(launch, task)
+        env = launch_plan.program_env(launch, role, index)
         folder = launch["roles"][role]["workdir"]
         return run_inside(engine, f"{plan.job}-{task}", argv, env, folder)
 
@@ -138,14 +125,8 @@ class DockerBackend(Backend):
             plan, engine = self._where(run, task)
             tell(engine, plan, task, {"tell": "restart"})
 
-    def _plan(self, run: Run) -> Plan:
-        plan = stored_plan(run)
-        if plan is None:
-            raise MissingError(f"run {run.id} was never started", hint="start it: tfcluster up")
-        return plan
-
     def _where(self, run: Run, task: str) -> tuple[Plan, Engine]:
-        plan = self._plan(run)
+        plan = require_plan(run)
         return plan, engines(plan)[container_of(plan, run.id, task).host]
 
     # -- delete
@@ -174,11 +155,8 @@ class DockerBackend(Backend):
         there = containers_of(engine, run)
         stop_containers(engine, list(there.values()), grace, keep_going)
         for task, container in there.items():
-            reader = TaskReader(run, task)
-            if not reader.over:
-                read_once(engine, reader, container["Id"])
-                reader.settle()
-            reader.close()
+            with contextlib.closing(TaskReader(run, task)) as reader:
+                read_ended(engine, container["Id"], reader)
         clean_site(engine, run)
 
     # -- what the tasks wrote
@@ -189,7 +167,7 @@ class DockerBackend(Backend):
         """Show the run in TensorBoard on this port until Ctrl-C."""
         from tfcluster.backends.docker.tensorboard import serve
 
-        return serve(run, self._plan(run), port, ready, say)
+        return serve(run, require_plan(run), port, ready, say)
 
     def output_volumes(self, run: Run) -> list[str]:
         """The volumes that hold what the run's tasks wrote, and that are the run's own."""
@@ -216,7 +194,7 @@ class DockerBackend(Backend):
 
 def is_unkept(run: Run) -> bool:
     """Whether a run goes on whose keeper was killed."""
-    keeper = read_json(run.path / "keeper.json")
+    keeper = run.files.read_keeper()
     return keeper is not None and not alive(keeper) and run.final_status() is None
 
 

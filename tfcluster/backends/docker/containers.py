@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tfcluster.backends.docker.planned import DockerRole, docker_role, site_of
+from tfcluster.launch.plan import LaunchPlan
 from tfcluster.plan import Plan
 
 LABEL = "io.tfcluster"
@@ -88,31 +90,33 @@ def container_of(
     """The container of one task of a run."""
     role_name, _, number = task.rpartition("-")
     role, index = plan.role(role_name), int(number)
-    made = role.container
+    made, site = docker_role(role), site_of(plan)
     arguments = [f"{LAUNCH}/launcher.py", "--plan", f"{LAUNCH}/launch.json", "--task", task]
     if report:
         arguments += ["--report", "--attempt", str(attempt), "--restarts-used", str(failures)]
-    hosts = {host["name"]: host["address"] for host in plan.site["hosts"]}
-    ports = made["ports"][index]
+        # Its record is not needed; its exit code then says whether the launcher itself was killed.
+        arguments += ["--final", "/dev/null"]
+    addresses = {host.name: host.address for host in site.hosts}
+    host, ports = made.hosts[index], made.ports[index]
     return Container(
         task=task,
         name=f"{plan.job}-{task}",
-        host=made["hosts"][index],
-        image=made["image"],
+        host=host,
+        image=made.image,
         launcher=tuple(arguments),
         labels=labels(plan, run, task),
         mounts=(*task_mounts(plan, run, made), launch_mount(plan, run)),
-        network=plan.site.get("network") or network_name(plan.job),
-        ports=tuple(ports or ()),
-        publish=hosts[made["hosts"][index]] if ports else "",
+        network=site.network or network_name(plan.job),
+        ports=ports or (),
+        publish=addresses[host] if ports else "",
         environment=gpu_environment(made, index),
-        user=trainer_user(made) if made["bundled"] else None,
-        hardened=made["bundled"],
+        user=trainer_user(made) if made.bundled else None,
+        hardened=made.bundled,
         memory=role.resources.memory,
         cpus=role.resources.cpu,
-        shm=made["shm"],
-        gpus=tuple(made["gpus"][index] or ()) if not is_old_runtime(made) else (),
-        runtime=made["runtime"],
+        shm=made.shm,
+        gpus=(made.gpus[index] or ()) if not is_old_runtime(made) else (),
+        runtime=made.runtime,
     )
 
 
@@ -120,36 +124,36 @@ def launch_mount(plan: Plan, run: str) -> Mount:
     return Mount("volume", launch_volume(plan.job, run), LAUNCH, read_only=True)
 
 
-def task_mounts(plan: Plan, run: str, made: Mapping[str, Any]) -> tuple[Mount, ...]:
+def task_mounts(plan: Plan, run: str, made: DockerRole) -> tuple[Mount, ...]:
     return tuple(
-        Mount("volume", output_volume(plan.job, run), entry["target"])
-        if entry["kind"] == "output"
-        else Mount(entry["kind"], entry["source"], entry["target"], entry["readOnly"])
-        for entry in made["mounts"]
+        Mount("volume", output_volume(plan.job, run), entry.target)
+        if entry.source is None
+        else Mount(entry.kind, entry.source, entry.target, entry.read_only)
+        for entry in made.mounts
     )
 
 
-def is_old_runtime(made: Mapping[str, Any]) -> bool:
+def is_old_runtime(made: DockerRole) -> bool:
     """`runtime: nvidia` chooses GPUs by a variable, not by device requests."""
-    return bool(made["runtime"] == "nvidia")
+    return made.runtime == "nvidia"
 
 
-def gpu_environment(made: Mapping[str, Any], index: int) -> dict[str, str]:
+def gpu_environment(made: DockerRole, index: int) -> dict[str, str]:
     if not is_old_runtime(made):
         return {}
-    return {"NVIDIA_VISIBLE_DEVICES": ",".join(made["gpus"][index] or ()) or "void"}
+    return {"NVIDIA_VISIBLE_DEVICES": ",".join(made.gpus[index] or ()) or "void"}
 
 
-def trainer_user(made: Mapping[str, Any]) -> str | None:
+def trainer_user(made: DockerRole) -> str | None:
     """Whoever owns the host's folder that the trainer writes to, so that the files are theirs."""
-    for entry in made["mounts"]:
-        if entry["kind"] == "folder" and os.path.isdir(entry["source"]):
-            owner = os.stat(entry["source"])
+    for entry in made.mounts:
+        if entry.kind == "folder" and entry.source and os.path.isdir(entry.source):
+            owner = os.stat(entry.source)
             return f"{owner.st_uid}:{owner.st_gid}"
     return None
 
 
-def container_launch(plan: Plan, run: str) -> dict[str, Any]:
+def container_launch(plan: Plan, run: str) -> LaunchPlan:
     """The launch plan as launchers inside containers read it."""
     launch = plan.launch(run)
     for role in launch["roles"].values():

@@ -223,6 +223,6 @@ REFUSALS = (
     (
         r"non-overlapping IPv4 address pool|predefined address pools",
         "Docker has no addresses left for another network",
-        "remove networks nobody uses: docker network prune",
+        "remove unused networks: docker network prune",
     ),
 )

@@ -14,7 +14,7 @@ from typing import Any
 from tfcluster.backends.docker.containers import FIND_PYTHON, LAUNCH
 from tfcluster.backends.docker.engines import Engine, translated
 from tfcluster.errors import TfclusterError
-from tfcluster.launcher import write_all
+from tfcluster.launch.system import write_all
 from tfcluster.plan import Plan
 
 
@@ -83,7 +83,11 @@ def send_input(connection: socket.socket) -> None:
 
 
 def receive_output(connection: socket.socket, terminal: bool) -> None:
-    """Until the command has ended. Without a terminal its two streams stay apart."""
+    """Until the command has ended. Without a terminal its two streams stay apart.
+
+    Not by the SDK's frames_iter: it polls the socket before every read, and waits for ever on a TLS
+    connection whose data has arrived already.
+    """
     if terminal:
         while data := connection.recv(1 << 16):
             write_all(1, data)

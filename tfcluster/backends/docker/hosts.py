@@ -19,8 +19,8 @@ class Placement:
 
     hosts: dict[str, str] = field(default_factory=dict)
     addresses: dict[str, str] = field(default_factory=dict)
-    ports: dict[str, list[int]] = field(default_factory=dict)
-    gpus: dict[str, list[str]] = field(default_factory=dict)
+    ports: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    gpus: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def place_tasks(spec: JobSpec) -> Placement:
@@ -69,14 +69,14 @@ def spread(spec: JobSpec, tasks: list[str]) -> dict[str, str]:
     return placed
 
 
-def choose_ports(spec: JobSpec, hosts: dict[str, str]) -> dict[str, list[int]]:
+def choose_ports(spec: JobSpec, hosts: dict[str, str]) -> dict[str, tuple[int, ...]]:
     """The task's and the launcher's port: those of the spec, and the next ones for further tasks.
 
     Inside the container the ports are the same, because TensorFlow listens on the port that the
     cluster knows.
     """
     used: dict[str, set[int]] = {}
-    chosen: dict[str, list[int]] = {}
+    chosen: dict[str, tuple[int, ...]] = {}
     for task, host in hosts.items():
         taken = used.setdefault(host, set())
         pair = []
@@ -86,25 +86,25 @@ def choose_ports(spec: JobSpec, hosts: dict[str, str]) -> dict[str, list[int]]:
                 raise UsageError(f'ports: too many tasks on host "{host}"', hint="lower ports")
             taken.add(port)
             pair.append(port)
-        chosen[task] = pair
+        chosen[task] = tuple(pair)
     return chosen
 
 
-def divide_gpus(spec: JobSpec, hosts: dict[str, str]) -> dict[str, list[str]]:
+def divide_gpus(spec: JobSpec, hosts: dict[str, str]) -> dict[str, tuple[str, ...]]:
     """Devices per task: those that the spec names for its host, else numbers from 0.
 
     Not a count, because that gives every container the same first GPUs.
     """
     named = {host.name: host.gpus for host in spec.docker.hosts}
     left: dict[str, Iterator[int | str]] = {}
-    found: dict[str, list[str]] = {}
+    found: dict[str, tuple[str, ...]] = {}
     for task, host in hosts.items():
         count = spec.roles[task.rpartition("-")[0]].gpus
         if not count:
             continue
         devices = named.get(host) or spec.docker.gpus
         free = left.setdefault(host, itertools.count() if devices is None else iter(devices))
-        found[task] = [str(device) for device in itertools.islice(free, count)]
+        found[task] = tuple(str(device) for device in itertools.islice(free, count))
         if len(found[task]) < count:
             raise UsageError(
                 f"{task} asks for {count} GPUs, of those that the spec names {len(found[task])}"

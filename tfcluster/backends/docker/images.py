@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfcluster.backends.docker.engines import Engine, current_engine, translated
+from tfcluster.backends.docker.planned import docker_role
 from tfcluster.backends.docker.site import engines, tasks_on
 from tfcluster.errors import MissingError, TfclusterError
 from tfcluster.images import build, image_tags
@@ -18,13 +19,13 @@ Say = Callable[[str], None]
 def provide_images(plan: Plan, say: Say) -> None:
     """Have every image of a plan on every engine that needs it; says what takes time."""
     for host, engine in engines(plan).items():
-        roles = {task.rpartition("-")[0] for task in tasks_on(plan, host)}
-        wanted = {plan.role(role).container["image"]: plan.role(role).container for role in roles}
-        for image, made in sorted(wanted.items()):
-            if made["bundled"]:
+        names = {task.rpartition("-")[0] for task in tasks_on(plan, host)}
+        roles = [docker_role(plan.role(name)) for name in names]
+        for image, made in sorted({role.image: role for role in roles}.items()):
+            if made.bundled:
                 provide_trainer(engine, image, list(engines(plan).values()), say)
             else:
-                provide(engine, image, made["pull"], say)
+                provide(engine, image, made.pull, say)
 
 
 def has_image(engine: Engine, image: str) -> bool:
@@ -39,7 +40,7 @@ def has_image(engine: Engine, image: str) -> bool:
 
 
 def provide(engine: Engine, image: str, policy: str, say: Say) -> None:
-    """Somebody's own image."""
+    """An image of the person's own."""
     there = has_image(engine, image)
     if there and policy != "always":
         return

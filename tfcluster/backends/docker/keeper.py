@@ -6,70 +6,35 @@ disk or in the engines: a later keeper of the same run goes on where this one wa
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tfcluster.archive import Run
 from tfcluster.backends.docker.containers import container_of
-from tfcluster.backends.docker.engines import Engine, Unreachable, translated
+from tfcluster.backends.docker.decisions import Container, Seen, Step, decide, state_of
+from tfcluster.backends.docker.engines import Engine, Unreachable
 from tfcluster.backends.docker.exec import tell
-from tfcluster.backends.docker.logs import TaskReader, read_frames
-from tfcluster.backends.docker.site import (
-    clean_site,
-    create,
-    engines,
-    remove_container,
-    run_engines,
-    start,
-    stored_plan,
-)
-from tfcluster.backends.docker.status import containers_of, death_of
+from tfcluster.backends.docker.follow import Follower
+from tfcluster.backends.docker.lifecycle import create, remove_container, start
+from tfcluster.backends.docker.logs import TaskReader
+from tfcluster.backends.docker.site import clean_site, engines, run_engines, tasks_on
+from tfcluster.backends.docker.status import ALIVE, REMOVED, Ending, containers_of, words_for
+from tfcluster.backends.jobend import Ends, JobWatch, ends_of
 from tfcluster.backends.keeping import announce_keeper, sole_reader
 from tfcluster.backends.records import run_status
+from tfcluster.backends.reports import was_stopped
 from tfcluster.errors import TfclusterError
-from tfcluster.plan import Plan
+from tfcluster.launch import exits
+from tfcluster.launch.record import Cause, TaskRecord
+from tfcluster.plan import Plan, stored_plan
 
 LOOK_EVERY = 0.4
-RECONNECT_EVERY = 0.5
 DOUBT = 5.0  # within this an engine that shuts down stops to answer
 ENGINE_PATIENCE = 600.0  # how long an engine may be away before its tasks are given up
-
-
-class Follower:
-    """Follows one container's log in a thread of its own, through lost connections."""
-
-    def __init__(self, engine: Engine, reader: TaskReader, container: str):
-        self.engine, self.reader, self.container = engine, reader, container
-        self.drained = False
-        self.stop = False
-        self.thread = threading.Thread(target=self.follow, daemon=True)
-        self.thread.start()
-
-    def follow(self) -> None:
-        self.reader.begin_container(self.container)
-        while not self.drained and not self.stop:
-            try:
-                for frame in read_frames(self.engine, self.container, self.reader.since, True):
-                    self.reader.feed(frame)
-                self.reader.flush()
-                self.drained = not self.is_running()
-            except Unreachable:
-                pass
-            except TfclusterError:
-                self.drained = True  # the container is gone
-            if not self.drained:
-                time.sleep(RECONNECT_EVERY)
-
-    def is_running(self) -> bool:
-        with translated(self.engine):
-            state = self.engine.api.inspect_container(self.container)["State"]
-        return bool(state["Running"])
 
 
 class Keeper:
@@ -78,25 +43,25 @@ class Keeper:
     def __init__(self, run: Run, plan: Plan):
         self.run, self.plan = run, plan
         self.engines = engines(plan)
+        self.hosts = {task: host for host in self.engines for task in tasks_on(plan, host)}
         self.readers = {task: TaskReader(run, task) for task in plan.task_names}
         self.followers: dict[str, Follower] = {}
         self.lost: dict[str, float] = {}  # hosts whose engine is away, since when
-        self.doubts: dict[str, float] = {}  # tasks that somebody stopped: until when to wait
+        self.doubts: dict[str, float] = {}  # tasks that a signal ended: until when to wait
+        required = [task for task in plan.task_names if task.rpartition("-")[0] in plan.success]
+        self.watch = JobWatch(required, plan.stop_grace)
         self.back: set[str] = set()  # hosts whose engine was away at the last look
 
     @property
     def open(self) -> list[str]:
         return [task for task, reader in self.readers.items() if not reader.over]
 
-    def host_of(self, task: str) -> str:
-        role, _, index = task.rpartition("-")
-        return str(self.plan.role(role).container["hosts"][int(index)])
-
     def keep(self) -> None:
         announced = False
         while self.open:
             for host, engine in self.engines.items():
                 self.look(host, engine)
+            self.look_at_job()
             if not announced:
                 announce_keeper(self.run)
                 announced = True
@@ -106,7 +71,7 @@ class Keeper:
 
     def look(self, host: str, engine: Engine) -> None:
         """One look at one engine."""
-        tasks = [task for task in self.open if self.host_of(task) == host]
+        tasks = [task for task in self.open if self.hosts[task] == host]
         try:
             there = containers_of(engine, self.run)
         except Unreachable as error:
@@ -122,100 +87,178 @@ class Keeper:
             self.back.discard(host)
 
     def engine_lost(self, host: str, tasks: list[str], error: TfclusterError) -> None:
-        since = self.lost.setdefault(host, time.monotonic())
-        if since == self.lost[host] and time.monotonic() - since < LOOK_EVERY / 2:
+        if host not in self.lost:
+            self.lost[host] = time.monotonic()
             self.run.note("engine", error.message)
-        if time.monotonic() - since > ENGINE_PATIENCE:
+        if time.monotonic() - self.lost[host] > ENGINE_PATIENCE:
             for task in tasks:
                 self.fail(task, 125, f"{error.message} (for {ENGINE_PATIENCE:g} s)")
 
     @staticmethod
     def is_running(container: dict[str, Any] | None) -> bool:
-        return container is not None and container["State"] == "running"
+        return container is not None and container["State"] in ALIVE
 
     def look_at(
         self, task: str, engine: Engine, container: dict[str, Any] | None, engine_restarted: bool
     ) -> None:
-        reader, follower = self.readers[task], self.followers.get(task)
-        following = follower is not None and follower.thread.is_alive()
-        if container is not None:
-            known = follower is not None and follower.container == container["Id"]
-            if not known or (self.is_running(container) and not following):
-                self.followers[task] = Follower(engine, reader, container["Id"])
-                return
-        if self.is_running(container) or following:
+        if self.is_being_read(task, engine, container):
             return
-        if reader.was_stopped:
-            if engine_restarted:
-                reader.final = None
-            elif time.monotonic() < self.doubts.setdefault(task, time.monotonic() + DOUBT):
-                return
+        ending = self.ending_of(task)
+        seen = self.seen(task, container, ending, engine_restarted)
+        step = decide(seen)
+        if step is Step.WAIT:
+            return
         self.doubts.pop(task, None)
-        reader.settle()
-        if not reader.over:
-            # One that was never started is what a killed keeper left, and nobody's failure.
-            never_ran = container is not None and container["State"] == "created"
-            self.replace(task, engine, container, not (engine_restarted or never_ran))
+        if step is Step.PUBLISH:
+            self.readers[task].settle()
+        elif step is Step.CONCLUDE:
+            self.conclude(task, seen.code, ending.words)
+        elif step is Step.FAIL:
+            self.fail(task, seen.code, words_of(seen, ending))
+        else:
+            self.replace(task, engine, container, seen, step, words_of(seen, ending))
+
+    def is_being_read(self, task: str, engine: Engine, container: dict[str, Any] | None) -> bool:
+        """Whether more will be known of a task than now; starts to read what is not read yet."""
+        follower = self.followers.get(task)
+        if container is None:
+            return follower is not None and not follower.done
+        if container["State"] == "created":
+            return False
+        if follower is not None and follower.container == container["Id"]:
+            if not follower.done:
+                return True
+            if follower.ending is not None and not self.is_running(container):
+                return False
+        self.followers[task] = Follower(engine, self.readers[task], container["Id"])
+        return True
+
+    def ending_of(self, task: str) -> Ending:
+        """How the task's last container ended, as far as this keeper or an earlier one has seen."""
+        follower, code = self.followers.get(task), self.readers[task].record.get("containerExit")
+        if (
+            follower is not None
+            and follower.ending is not None
+            and follower.ending.code is not None
+        ):
+            return follower.ending
+        return REMOVED if code is None else Ending(code, words_for(code))
+
+    def seen(
+        self,
+        task: str,
+        container: dict[str, Any] | None,
+        ending: Ending,
+        engine_restarted: bool,
+    ) -> Seen:
+        reader, role = self.readers[task], self.plan.role(task.rpartition("-")[0])
+        what = Container.GONE if container is None else Container.ENDED
+        if container is not None and container["State"] == "created":
+            what = Container.NEVER_RAN  # a keeper was killed before it could start it
+        stopped = was_stopped(reader.final)
+        now = time.monotonic()
+        return Seen(
+            container=what,
+            exit_code=ending.code,
+            announced=(reader.final or {}).get("state", ""),
+            stopped=stopped,
+            spoke=bool(reader.record.get("state")),
+            engine_restarted=engine_restarted,
+            waited=stopped and now > self.doubts.setdefault(task, now + DOUBT),
+            failures=reader.record.get("failures", 0),
+            restarts=role.restarts,
+            restart_on=role.restart_on,
+        )
 
     # -- Replacing
 
     def replace(
-        self, task: str, engine: Engine, container: dict[str, Any] | None, counted: bool
+        self,
+        task: str,
+        engine: Engine,
+        container: dict[str, Any] | None,
+        seen: Seen,
+        step: Step,
+        reason: str,
     ) -> None:
-        """Put another container in the place of one that ended without a word."""
-        record = self.readers[task].record
-        code, reason = death_of(engine, container)
-        if not counted:
+        """Put another container in the place of one that was killed."""
+        if step is Step.BRING_BACK:
             reason = "it was stopped by its engine"
-        failures = record.get("failures", 0) + (1 if counted else 0)
-        role = self.plan.role(task.rpartition("-")[0])
-        allowed = role.restart_on is None or code in role.restart_on
-        started = bool(record.get("state"))  # a launcher that never spoke will not do better
-        if counted and not (started and allowed and failures <= role.restarts):
-            self.fail(task, code, reason)
-            return
+        failures = seen.failures + (1 if step is Step.REPLACE else 0)
         self.run.note("restarting", f"{reason}; replaced", task)
-        attempt = record.get("attempt", 0) + 1
-        self.readers[task].update(
+        reader = self.readers[task]
+        attempt = reader.record.get("attempt", 0) + 1
+        reader.final = None
+        reader.update(
             state="starting", reason=f"restarting after {reason}", exitCode=None, ended=None
         )
-        self.readers[task].final = None
         try:
             if container is not None:
                 remove_container(engine, container["Id"])
             made = container_of(self.plan, self.run.id, task, attempt=attempt, failures=failures)
             start(engine, made, create(engine, made))
+            self.watch.note_replaced(task, time.monotonic())
         except Unreachable:
             return  # tried again at the next look
         except TfclusterError as error:
             evidence = " ".join(line.strip() for line in error.evidence)
-            self.fail(task, code, f"{reason}, and cannot be replaced: {error.message} {evidence}")
+            words = f"{reason}, and cannot be replaced: {error.message} {evidence}"
+            self.fail(task, seen.code, words)
 
-    def fail(self, task: str, code: int, reason: str) -> None:
+    def conclude(self, task: str, code: int, words: str) -> None:
+        """A launcher has ended, and its last report was not found: its exit code counts."""
+        if state_of(code) == "failed":
+            self.fail(task, code, words)
+        else:
+            self.readers[task].conclude(code)
+
+    def fail(self, task: str, code: int, reason: str, kind: str = exits.LAUNCHER_KILLED) -> None:
         """Say for the launcher what it can no longer say itself."""
         now = time.time()
         reader = self.readers[task]
-        cause = {"task": task, "exitCode": code, "reason": reason, "time": now}
+        cause: Cause = {"task": task, "kind": kind, "exitCode": code, "reason": reason, "time": now}
         cause["lines"] = list(reader.lines)
         reader.update(
             state="failed",
+            kind=kind,
             reason=reason,
             exitCode=code,
             ended=now,
             cause=reader.record.get("cause") or cause,
         )
         self.run.note("failed", reason, task)
-        message = {"tell": "failed", "cause": cause}
-        peers = self.open
-        if peers:
-            with ThreadPoolExecutor(min(8, len(peers))) as pool:
-                list(pool.map(lambda peer: self.tell(peer, message), peers))
+        self.speak(ends_of(self.records, self.watch.required), self.open)
 
-    def tell(self, task: str, message: dict[str, Any]) -> None:
-        try:
-            tell(self.engines[self.host_of(task)], self.plan, task, message)
-        except TfclusterError as error:
-            self.run.note("warning", f"could not be told: {error.message}", task)
+    # -- The job as a whole
+
+    @property
+    def records(self) -> dict[str, TaskRecord]:
+        return {task: reader.record for task, reader in self.readers.items()}
+
+    def look_at_job(self) -> None:
+        """Speak for the dead, and end what does not hear that the job is over."""
+        duty = self.watch.look(self.records, time.monotonic())
+        for task in duty.brief:
+            self.speak(duty.ends, [task])
+        if duty.tell:
+            self.speak(duty.ends, duty.tell)
+        for task in duty.end:
+            rule = duty.ends.rule_for(task)
+            self.readers[task].update(**rule)
+            self.run.note(rule["state"], rule["reason"], task)
+
+    def speak(self, ends: Ends, peers: Sequence[str]) -> None:
+        """Tell one launcher that answers, and with it all, how tasks ended."""
+        words = ""
+        for peer in peers:
+            try:
+                for message in ends.messages():
+                    tell(self.engines[self.hosts[peer]], self.plan, peer, message)
+                return
+            except TfclusterError as error:
+                words = error.message
+        if words:
+            self.run.note("warning", f"no launcher could be told how tasks ended: {words}")
 
     # -- The end
 
@@ -228,8 +271,16 @@ class Keeper:
                 self.run.note("warning", f"{engine.label} was not cleaned up: {error.message}")
         records = {task: reader.record for task, reader in self.readers.items()}
         status = run_status(self.run, self.plan, records)
-        self.run.note(status.state, json.dumps(status.result) if status.result else "", None)
+        self.run.note(status.state, "", data=status.result)
         self.run.settle(status)
+
+
+def words_of(seen: Seen, ending: Ending) -> str:
+    """Why a container ended whose launcher did not decide to end."""
+    if not seen.stopped:
+        return ending.words
+    name = signal.Signals(seen.code - 128).name if 128 < seen.code < 160 else "a signal"
+    return f"its launcher was told to stop by {name}, and not by tfcluster"
 
 
 def main(path: str) -> int:
@@ -242,7 +293,7 @@ def main(path: str) -> int:
         return 2
     with sole_reader(run, wait=True):
         if run.final_status() is not None:
-            return 0  # somebody ended the run before it was watched
+            return 0  # the run was ended before it was watched
         keeper = Keeper(run, plan)
         keeper.keep()
         keeper.finish()

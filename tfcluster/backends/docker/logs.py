@@ -7,64 +7,27 @@ reader that was killed, or lost its engine, goes on behind the last record of ea
 
 from __future__ import annotations
 
-import struct
+import os
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tfcluster import launcher
 from tfcluster.archive import Run
-from tfcluster.backends.docker.engines import Engine, translated
+from tfcluster.backends.docker.decisions import state_of
+from tfcluster.backends.docker.engines import Engine
+from tfcluster.backends.docker.frames import Frame, read_frames
 from tfcluster.backends.records import TaskRecord
+from tfcluster.backends.reports import LARGEST_REPORT, verify, was_stopped
 from tfcluster.events import ENDED
+from tfcluster.launch.exits import describe_exit
+from tfcluster.launch.lines import STATE, UNENDED
+from tfcluster.launch.system import write_all
 
-STREAMS = {1: "stdout", 2: "stderr"}
 PIECE = 1 << 14  # engines cut longer lines into pieces of this size
-LONGEST_LINE = 1 << 16  # longer ones are kept in pieces
+LONGEST_LINE = 1 << 16  # longer ones are kept in parts
 STDOUT_AND_STDERR = frozenset({"stdout", "stderr"})
-
-
-@dataclass(frozen=True)
-class Frame:
-    """One message of an engine: a line, or a piece of a long one."""
-
-    stream: str
-    stamp: str  # 2026-01-31T12:00:00.000000001Z, always this long
-    data: bytes
-
-
-def read_frames(engine: Engine, container: str, since: str, follow: bool) -> Iterator[Frame]:
-    """A container's output from a time on; with follow until it has ended."""
-    api = engine.api
-    params: dict[str, Any] = {"stdout": 1, "stderr": 1, "timestamps": 1, "follow": int(follow)}
-    if since:
-        params["since"] = unix_time(since)
-    with translated(engine, "logs"):
-        # The SDK's own logs() does not tell the two streams apart.
-        response = api.get(
-            api._url("/containers/{0}/logs", container),
-            params=params,
-            stream=True,
-            timeout=(api.timeout, None if follow else api.timeout),
-        )
-        api._raise_for_status(response)
-        try:
-            while len(header := response.raw.read(8)) == 8:
-                number, length = struct.unpack(">BxxxL", header)
-                stamp, _, data = response.raw.read(length).partition(b" ")
-                yield Frame(STREAMS.get(number, "stdout"), stamp.decode("ascii"), data)
-        finally:
-            response.close()
-
-
-def unix_time(stamp: str) -> str:
-    """Seconds and nanoseconds, as the engine wants `since`."""
-    import calendar
-
-    whole, _, fraction = stamp.rstrip("Z").partition(".")
-    seconds = calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S"))
-    return f"{seconds}.{fraction.ljust(9, '0')}"
+READS = 5  # of an ended container's log, until it is at its end
+READ_AGAIN = 0.2
 
 
 @dataclass
@@ -77,19 +40,22 @@ class Position:
 
 
 def last_positions(run: Run, task: str) -> dict[str, Position]:
-    """Read off the log files of a task."""
+    """Read off the log files of a task; a record that a killed reader left cut is removed."""
     found = {stream: Position() for stream in STDOUT_AND_STDERR}
-    paths = run.logs.glob(f"{task}.*.log")
-    for attempt, path in sorted((int(path.name.split(".")[-2]), path) for path in paths):
+    for attempt in run.files.log_attempts(task):
+        path, whole = run.files.log_file(task, attempt), 0
         with open(path, "rb") as file:
             for record in file:
-                stamp, stream, *_ = record.split(b" ", 2)
+                if not record.endswith(b"\n"):
+                    os.truncate(path, whole)
+                    break
+                whole += len(record)
+                stamp, stream, _ = (*record.split(b" ", 2), b"", b"")[:3]
                 place = found.get(stream.decode("ascii", "replace"))
-                if place is None or not record.endswith(b"\n"):
-                    continue
-                same = place.stamp == stamp.decode()
-                place.count = place.count + 1 if same else 1
-                place.stamp, place.attempt = stamp.decode(), attempt
+                if place is not None:
+                    same = place.stamp == stamp.decode("ascii", "replace")
+                    place.count = place.count + 1 if same else 1
+                    place.stamp, place.attempt = stamp.decode("ascii", "replace"), attempt
     return found
 
 
@@ -101,23 +67,15 @@ class TaskReader(TaskRecord):
         self.positions = last_positions(run, task)
         self.skipped: dict[str, int] = dict.fromkeys(STDOUT_AND_STDERR, 0)
         self.rest: dict[str, Frame | None] = dict.fromkeys(STDOUT_AND_STDERR)
+        self.parted: dict[str, str] = dict.fromkeys(STDOUT_AND_STDERR, "")
         self.ends: set[str] = set()
+        self.taken = 0  # lines and reports that were new
+        self.warned: set[str] = set()
 
     @property
-    def was_stopped(self) -> bool:
-        """Whether the launcher says that a signal from outside ended it.
-
-        That may be an engine that shuts down and comes back; whoever knows better settles it.
-        """
-        final = self.final or {}
-        return str(final.get("reason", "")).startswith("stopped by SIG")
-
-    @property
-    def since(self) -> str:
-        """From when on the stream has to be read again; forget the pieces that will come again."""
-        self.rest = dict.fromkeys(STDOUT_AND_STDERR)
-        self.skipped = dict.fromkeys(STDOUT_AND_STDERR, 0)
-        return min(place.stamp for place in self.positions.values())
+    def ended(self) -> bool:
+        """Whether the launcher has said on both streams that nothing more will come."""
+        return self.ends == STDOUT_AND_STDERR
 
     def begin_container(self, identifier: str) -> None:
         """From now on the frames of another container of the same task come in."""
@@ -126,92 +84,126 @@ class TaskReader(TaskRecord):
             # Its host's clock may be another one.
             for place in self.positions.values():
                 place.stamp, place.count = "", 0
-            self.update(container=identifier, stateStamp="")
+            self.update(container=identifier, containerExit=None, stateStamp="")
+
+    def begin_stream(self) -> str:
+        """From when on the stream has to be read; pieces that will come again are forgotten."""
+        self.rest = dict.fromkeys(STDOUT_AND_STDERR)
+        self.parted = dict.fromkeys(STDOUT_AND_STDERR, "")
+        self.skipped = dict.fromkeys(STDOUT_AND_STDERR, 0)
+        return min(place.stamp for place in self.positions.values())
 
     def feed(self, frame: Frame) -> None:
-        if frame.stamp < self.positions[frame.stream].stamp:
+        stream, stamp, data = frame
+        if stamp < self.positions[stream].stamp:
             return
-        rest, self.rest[frame.stream] = self.rest[frame.stream], None
-        if rest is not None and rest.stamp != frame.stamp:
+        rest, self.rest[stream] = self.rest[stream], None
+        if rest is not None and rest.stamp != stamp:
             # The pieces of a line share its time; what comes now is another line.
             self.take(rest, whole=True)
-            rest = None
-        data = (rest.data if rest else b"") + frame.data
+        elif rest is not None:
+            data = rest.data + data
         # Some log drivers forget the line end of a line that they had cut into pieces.
         whole = frame.data.endswith(b"\n") or len(frame.data) < PIECE
-        joined = Frame(frame.stream, frame.stamp, data)
-        if whole or (len(data) >= LONGEST_LINE and not data.startswith(launcher.STATE)):
+        longest = LARGEST_REPORT if data.startswith(STATE) else LONGEST_LINE
+        joined = Frame(stream, stamp, data)
+        if whole or len(data) >= longest:
             self.take(joined, whole)
         else:
-            self.rest[frame.stream] = joined
+            self.rest[stream] = joined
 
     def take(self, frame: Frame, whole: bool) -> None:
-        """Take in a line, or the part of a very long one."""
+        """Take in a line, or the part of a very long one. Only the first part can mean anything."""
         line = frame.data.removesuffix(b"\n")
-        state = None
-        if line.startswith(launcher.STATE):
-            state = launcher.parse_object(line[len(launcher.STATE) :])
-        if state is not None and state.get("run") == self.run.id:
-            self.take_state(frame, state)
-        elif line.endswith(launcher.UNENDED):
-            self.take_line(frame, line[: -len(launcher.UNENDED)], b"P")
+        continued = self.parted[frame.stream] == frame.stamp
+        self.parted[frame.stream] = "" if whole else frame.stamp
+        report = verify(line, self.key, self.task) if whole and not continued else None
+        if report is not None:
+            self.take_report(frame, report)
+        elif line.endswith(UNENDED):
+            self.take_line(frame, line[: -len(UNENDED)], b"P", continued)
         else:
-            self.take_line(frame, line, b"F" if whole else b"P")
+            self.take_line(frame, line, b"F" if whole else b"P", continued)
 
     # -- What lines mean
 
-    def take_line(self, frame: Frame, line: bytes, flag: bytes) -> None:
+    def take_line(self, frame: Frame, line: bytes, flag: bytes, continued: bool) -> None:
         place = self.positions[frame.stream]
         if place.stamp == frame.stamp and self.skipped[frame.stream] < place.count:
-            self.skipped[frame.stream] += 1  # taken in before the stream was opened anew
+            self.skipped[frame.stream] += 1  # taken in before the stream was opened again
             return
+        if not continued:
+            self.understand(line)
         head = f"{frame.stamp} {frame.stream} ".encode()
-        launcher.write_all(self.file(place.attempt), head + flag + b" " + line + b"\n")
+        write_all(self.file(place.attempt), head + flag + b" " + line + b"\n")
         if place.stamp == frame.stamp:
             place.count += 1
         else:
             place.stamp, place.count = frame.stamp, 1
         self.skipped[frame.stream] = place.count
-        self.understand(line)
+        self.taken += 1
 
-    def take_state(self, frame: Frame, state: dict[str, Any]) -> None:
-        if "begin" in state:
+    def take_report(self, frame: Frame, report: dict[str, Any]) -> None:
+        if "begin" in report:
             place = self.positions[frame.stream]
-            place.attempt = max(place.attempt, int(state["begin"]))
+            place.attempt = max(place.attempt, report["begin"])
             self.file(place.attempt)
             self.ends.discard(frame.stream)
-        elif "end" in state:
+        elif "end" in report:
+            self.taken += frame.stream not in self.ends
             self.ends.add(frame.stream)
-            if self.ends == STDOUT_AND_STDERR and not self.was_stopped:
+            if self.ended and not was_stopped(self.final):
                 self.settle()
         elif frame.stamp > self.record.get("stateStamp", ""):
-            kind = state.pop("kind", "")
-            state.pop("run", None)
-            if state.get("state") in ENDED:
+            known = self.final is not None and self.final["stateStamp"] == frame.stamp
+            self.taken += not known
+            if report["state"] in ENDED:
                 # Published when both streams have ended: whoever sees it has all lines.
-                self.final = {**state, "stateStamp": frame.stamp, "kind": kind}
+                self.final = {**report, "stateStamp": frame.stamp}
             else:
-                self.update(**state, stateStamp=frame.stamp)
-                self.run.note(
-                    kind or str(state.get("state")), str(state.get("reason", "")), self.task
-                )
+                self.publish({**report, "stateStamp": frame.stamp})
 
     def settle(self) -> None:
         """Publish the final state that the launcher has announced, if it has."""
-        if self.final is not None:
-            kind = self.final.pop("kind", "")
-            final, self.final = self.final, None
-            self.update(**final)
-            self.run.note(kind or str(final["state"]), str(final.get("reason", "")), self.task)
+        final, self.final = self.final, None
+        if final is not None:
+            self.publish(final)
+
+    def conclude(self, code: int) -> None:
+        """Publish how the task ended as its launcher's exit code says it."""
+        self.final = None
+        state, reason = state_of(code), describe_exit(code)
+        self.publish({"state": state, "reason": reason, "exitCode": code, "ended": time.time()})
+
+    def publish(self, report: dict[str, Any]) -> None:
+        kind = report.pop("event", "") or report["state"]
+        self.update(**report)
+        self.run.note(kind, report.get("reason", ""), self.task)
 
 
-def read_once(engine: Engine, reader: TaskReader, container: str) -> None:
-    """Take in all that a container has written so far."""
+def read_on(engine: Engine, reader: TaskReader, container: str, *, follow: bool = False) -> None:
+    """Take in what a container has written since it was read; with follow, what it writes too."""
     reader.begin_container(container)
-    for frame in read_frames(engine, container, reader.since, follow=False):
-        reader.feed(frame)
-    reader.flush()
+    try:
+        for frame in read_frames(engine, container, reader.begin_stream(), follow):
+            reader.feed(frame)
+    finally:
+        reader.flush()
 
 
-def readers(run: Run, tasks: list[str]) -> dict[str, TaskReader]:
-    return {task: TaskReader(run, task) for task in tasks}
+def read_to_end(
+    engine: Engine, reader: TaskReader, container: str, *, expects_end: bool = False
+) -> bool:
+    """Take in all that an ended container has written; whether that is certain.
+
+    It is, if the launcher said so. A launcher that was killed (`expects_end` is False) could not;
+    then a read that adds nothing shows it.
+    """
+    for attempt in range(READS):
+        if attempt:
+            time.sleep(READ_AGAIN)
+        before = reader.taken
+        read_on(engine, reader, container)
+        if reader.ended or (reader.taken == before and not expects_end):
+            return True
+    return False

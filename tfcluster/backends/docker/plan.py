@@ -10,11 +10,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfcluster.archive import Run
 from tfcluster.backends.docker.engines import Engine, current_engine
 from tfcluster.backends.docker.hosts import Placement, place_tasks
+from tfcluster.backends.docker.planned import DockerRole, DockerSite, Host, PlannedMount
 from tfcluster.errors import MissingError, UsageError
 from tfcluster.plan import Plan, Site, plan_job
 
@@ -138,16 +139,8 @@ def plan(spec: JobSpec, run: Run | None, base: Path) -> Plan:
         address=lambda role, index: addresses(spec, placement, f"{role}-{index}"),
         logdir=folders["logdir"].inside,
         checkpoints=folders["checkpoints"].inside,
-        container=lambda role: container(spec, role, base, placement, folders),
-        settings={
-            "hosts": [
-                {"name": engine.name, "engine": engine.reference, "address": engine.address}
-                for engine in engines_of(spec)
-            ],
-            "network": spec.docker.network,
-            "tensorboard": spec.tensorboard,
-            "base": str(base),
-        },
+        container=lambda role: planned_role(spec, role, base, placement, folders).to_dict(),
+        settings=planned_site(spec, base).to_dict(),
     )
     inside = {key: folder.inside for key, folder in folders.items()}
     return plan_job(spec.model_copy(update=inside), site)
@@ -162,49 +155,54 @@ def addresses(spec: JobSpec, placement: Placement, task: str) -> tuple[str, str]
     return f"{host}:{ports[0]}", f"{host}:{ports[1]}"
 
 
-def container(
+def planned_site(spec: JobSpec, base: Path) -> DockerSite:
+    return DockerSite(
+        hosts=tuple(Host(e.name, e.reference, e.address) for e in engines_of(spec)),
+        network=spec.docker.network,
+        tensorboard=spec.tensorboard,
+        base=str(base),
+    )
+
+
+def planned_role(
     spec: JobSpec,
     name: str,
     base: Path,
     placement: Placement,
     folders: Mapping[str, Folder],
-) -> dict[str, Any]:
-    """What a role's containers are made of, as plain data."""
+) -> DockerRole:
     from tfcluster.images import trainer_image
 
     role = spec.roles[name]
     image = role.image or spec.image
     tasks = [f"{name}-{index}" for index in range(role.replicas)]
-    return {
-        "image": image or trainer_image(gpu=any(r.gpus for r in spec.roles.values())),
-        "bundled": image is None,
-        "pull": spec.image_pull.policy,
-        "mounts": mounts(spec, name, base, folders),
-        "shm": spec.shm.bytes if spec.shm else None,
-        "runtime": spec.docker.runtime,
-        "hosts": [placement.hosts[task] for task in tasks],
-        "ports": [placement.ports.get(task) for task in tasks],
-        "gpus": [placement.gpus.get(task) for task in tasks],
-    }
+    return DockerRole(
+        image=image or trainer_image(gpu=any(r.gpus for r in spec.roles.values())),
+        bundled=image is None,
+        pull=spec.image_pull.policy,
+        mounts=tuple(mounts(spec, name, base, folders)),
+        shm=spec.shm.bytes if spec.shm else None,
+        runtime=spec.docker.runtime,
+        hosts=tuple(placement.hosts[task] for task in tasks),
+        ports=tuple(placement.ports.get(task) for task in tasks),
+        gpus=tuple(placement.gpus.get(task) for task in tasks),
+    )
 
 
 def mounts(
     spec: JobSpec, name: str, base: Path, folders: Mapping[str, Folder]
-) -> list[dict[str, Any]]:
-    """Every mount; the run's own output volume has no source until there is a run."""
-    found: list[dict[str, Any]] = []
+) -> list[PlannedMount]:
+    """Every mount of a role."""
+    found: list[PlannedMount] = []
     for volume in [*spec.volumes, *spec.roles[name].volumes]:
         bind = volume.source is not None
         source = os.path.normpath(base / str(volume.source)) if bind else volume.name
-        found.append(mount("bind" if bind else "volume", source, volume.target, volume.read_only))
+        kind = "bind" if bind else "volume"
+        found.append(PlannedMount(kind, source, volume.target, volume.read_only))
     own = any(is_below(folder.inside, OUTPUT) and not folder.host for folder in folders.values())
-    if own and not any(is_below(OUTPUT, entry["target"]) for entry in found):
-        found.append(mount("output", None, OUTPUT, False))
+    if own and not any(is_below(OUTPUT, entry.target) for entry in found):
+        found.append(PlannedMount("output", None, OUTPUT))
     for folder in folders.values():
-        if folder.host and not any(is_below(folder.inside, e["target"]) for e in found):
-            found.append(mount("folder", folder.host, folder.inside, False))
+        if folder.host and not any(is_below(folder.inside, entry.target) for entry in found):
+            found.append(PlannedMount("folder", folder.host, folder.inside))
     return found
-
-
-def mount(kind: str, source: str | None, target: str, read_only: bool) -> dict[str, Any]:
-    return {"kind": kind, "source": source, "target": target, "readOnly": read_only}

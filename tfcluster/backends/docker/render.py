@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tfcluster import launcher
 from tfcluster.backends.docker.containers import (
     FIND_PYTHON,
     LAUNCH,
@@ -22,10 +21,13 @@ from tfcluster.backends.docker.containers import (
     network_name,
     published_on,
 )
+from tfcluster.backends.docker.planned import docker_role, site_of
 from tfcluster.backends.docker.site import tasks_on
 from tfcluster.errors import UsageError
+from tfcluster.launch.bundle import source as launcher_source
+from tfcluster.launch.plan import LaunchPlan
 from tfcluster.plan import Plan
-from tfcluster.render import environment
+from tfcluster.render import control_key, environment
 
 INCLUDED = "/opt/tfcluster/launcher.py"  # where the trainer's image has the launcher
 UNPACK = (
@@ -42,10 +44,10 @@ def rendered_containers(plan: Plan, host: str) -> list[Container]:
 
 
 def is_bundled(plan: Plan) -> bool:
-    return all(role.container["bundled"] for role in plan.roles)
+    return all(docker_role(role).bundled for role in plan.roles)
 
 
-def rendered_launch(plan: Plan) -> dict[str, Any]:
+def rendered_launch(plan: Plan) -> LaunchPlan:
     """The launch plan; variables from files come by the engine's own --env-file."""
     launch = container_launch(plan, plan.content_id)
     for role in launch["roles"].values():
@@ -54,7 +56,7 @@ def rendered_launch(plan: Plan) -> dict[str, Any]:
 
 
 def env_files(plan: Plan) -> list[str]:
-    base = Path(plan.site["base"])
+    base = Path(site_of(plan).base)
     return [os.path.normpath(base / path) for path in plan.roles[0].env_files]
 
 
@@ -78,7 +80,7 @@ def render_docker(plan: Plan, *, legacy: bool = False) -> str:
 
 def render_scripts(plan: Plan, *, legacy: bool = False) -> dict[str, str]:
     """File name -> script, one for every host that has tasks."""
-    hosts = [host["name"] for host in plan.site["hosts"] if tasks_on(plan, host["name"])]
+    hosts = [host.name for host in site_of(plan).hosts if tasks_on(plan, host.name)]
     return {script_name(plan, host): script(plan, host, hosts, legacy) for host in hosts}
 
 
@@ -101,13 +103,14 @@ def script(plan: Plan, host: str, hosts: list[str], legacy: bool) -> str:
         others=[other for other in hosts if other != host],
         containers=containers,
         commands=[(c, run_command(c, plan, bundled, legacy)) for c in containers],
-        network=plan.site.get("network") or network_name(plan.job),
-        own_network=plan.site.get("network") is None,
+        network=site_of(plan).network or network_name(plan.job),
+        own_network=site_of(plan).network is None,
         launch_volume=own,
         folders=sorted({m.source for m, _ in mounts if m.kind == "folder"}),
         volumes=sorted(volumes.items()),
         launch=rendered_launch(plan),
-        launcher="" if bundled else Path(launcher.__file__).read_text(encoding="utf-8"),
+        shared_key=control_key(plan).hex() if len(hosts) > 1 else "",
+        launcher="" if bundled else launcher_source(),
         unpack=UNPACK,
         find_python=FIND_PYTHON,
         grace=grace(plan),
@@ -175,8 +178,9 @@ def csv_field(text: str) -> str:
 # -- Compose -----------------------------------------------------------------------------------
 
 START = (
-    'printf %s "$TFCLUSTER_LAUNCH" > /tmp/tfcluster-launch.json; unset TFCLUSTER_LAUNCH; '
-    + FIND_PYTHON
+    'printf %s "$TFCLUSTER_LAUNCH" > /tmp/tfcluster-launch.json; '
+    'umask 077; printf %s "$TFCLUSTER_KEY" > /tmp/control.key; umask 022; '
+    "unset TFCLUSTER_LAUNCH TFCLUSTER_KEY; " + FIND_PYTHON
 )
 
 
@@ -189,15 +193,14 @@ class Service(Container):
 
 def render_compose(plan: Plan) -> str:
     """A compose.yaml of the job; compose knows one engine."""
-    if len(plan.site["hosts"]) > 1:
+    site = site_of(plan)
+    if len(site.hosts) > 1:
         raise UsageError(
             "compose runs on one engine, and the job has several hosts",
             hint="use --target docker for a script per host, or remove docker.hosts",
         )
-    host = plan.site["hosts"][0]["name"]
     bundled = is_bundled(plan)
-    services = [service(c, bundled) for c in rendered_containers(plan, host)]
-    network = plan.site.get("network")
+    services = [service(c, bundled) for c in rendered_containers(plan, site.hosts[0].name)]
     env = environment()
     env.filters["compose"] = compose_value
     env.filters["compose_block"] = compose_block
@@ -206,10 +209,11 @@ def render_compose(plan: Plan) -> str:
         containers=[{**vars(s), "mounts": [compose_mount(m) for m in s.mounts]} for s in services],
         start=START,
         launch_text=json.dumps(rendered_launch(plan)),
+        key=control_key(plan).hex(),
         env_files=env_files(plan),
-        network={"name": network, "external": True} if network else {},
+        network={"name": site.network, "external": True} if site.network else {},
         volumes=sorted({m.source for s in services for m in s.mounts if m.kind == "volume"}),
-        launcher="" if bundled else Path(launcher.__file__).read_text(encoding="utf-8"),
+        launcher="" if bundled else launcher_source(),
         grace=grace(plan),
     )
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
 import tarfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tfcluster import launcher
-from tfcluster.archive import Run, read_json, runs_of
+from tfcluster.archive import Run, runs_of
 from tfcluster.backends.docker.containers import (
     LABEL,
     LAUNCH,
@@ -22,55 +20,54 @@ from tfcluster.backends.docker.containers import (
     Container,
     container_launch,
     container_of,
-    create_arguments,
     labels,
     launch_volume,
     network_name,
 )
 from tfcluster.backends.docker.engines import Engine, translated
+from tfcluster.backends.docker.lifecycle import CLEAN_PATIENCE, remove_container
+from tfcluster.backends.docker.planned import Host, docker_role, site_of
 from tfcluster.errors import TfclusterError
+from tfcluster.launch.bundle import source as launcher_source
+from tfcluster.launch.proof import KEY_FILE
 from tfcluster.plan import Plan
-
-CLEAN_PATIENCE = 15.0
-CONFLICT = 409  # the name is taken
 
 
 def engines(plan: Plan) -> dict[str, Engine]:
     """The engines of a plan, by the host's name; "" is the only one."""
-    return {
-        host["name"]: Engine(host["engine"], host["name"], host["address"])
-        for host in plan.site["hosts"]
-    }
+    return {host.name: engine_of(host) for host in site_of(plan).hosts}
+
+
+def engine_of(host: Host) -> Engine:
+    return Engine(host.engine, host.name, host.address)
 
 
 def note_engines(run: Run, plan: Plan) -> None:
     """Write down where the run has been, so that a change of hosts forgets none of them."""
-    known = read_json(run.path / "engines.json") or []
-    new = [host for host in plan.site["hosts"] if host not in known]
-    launcher.write_json(str(run.path / "engines.json"), [*known, *new])
+    known = noted_hosts(run)
+    hosts = [*known, *(host for host in site_of(plan).hosts if host not in known)]
+    run.files.write_engines([host.to_dict() for host in hosts])
+
+
+def noted_hosts(run: Run) -> list[Host]:
+    return [Host.from_dict(host) for host in run.files.read_engines()]
 
 
 def run_engines(run: Run, plan: Plan) -> dict[str, Engine]:
     """The engines of the plan, and those that earlier plans of the run used."""
-    found = engines(plan)
-    for host in read_json(run.path / "engines.json") or []:
-        if host not in plan.site["hosts"]:
-            earlier = Engine(host["engine"], host["name"], host["address"])
-            found[f"{host['name']} {host['engine']}"] = earlier
+    found, hosts = engines(plan), site_of(plan).hosts
+    for host in noted_hosts(run):
+        if host not in hosts:
+            found[f"{host.name} {host.engine}"] = engine_of(host)
     return found
-
-
-def stored_plan(run: Run) -> Plan | None:
-    data = read_json(run.path / "plan.json")
-    return Plan.from_dict(data) if data else None
 
 
 def tasks_on(plan: Plan, host: str) -> list[str]:
     return [
         f"{role.role}-{index}"
         for role in plan.roles
-        for index in range(role.replicas)
-        if role.container["hosts"][index] == host
+        for index, where in enumerate(docker_role(role).hosts)
+        if where == host
     ]
 
 
@@ -93,7 +90,7 @@ def prepare_site(engine: Engine, run: Run, plan: Plan) -> None:
     clear_leftovers(engine, run, plan)
     own = labels(plan, run.id)
     with translated(engine, "the job's network"):
-        if plan.site.get("network") is None and not networks_of(engine, plan.job):
+        if site_of(plan).network is None and not networks_of(engine, plan.job):
             engine.api.create_network(
                 network_name(plan.job), driver="bridge", labels=own, check_duplicate=True
             )
@@ -113,7 +110,7 @@ def networks_of(engine: Engine, job: str) -> list[dict[str, Any]]:
 
 
 def clear_leftovers(engine: Engine, run: Run, plan: Plan) -> None:
-    """Remove what earlier runs of the job left; refuse to touch somebody else's that is alive."""
+    """Remove what earlier runs of the job left; refuse to touch one that runs and is not ours."""
     ours = {known.id: known for known in runs_of(plan.job)}
     for found in listed(engine, plan.job):
         owner = found["Labels"].get(f"{LABEL}.run", "")
@@ -179,10 +176,11 @@ def launch_archive(run: Run, plan: Plan, opened: list[str]) -> bytes:
     """A tar with the launch files, and with the new volumes that anybody may write to."""
     launch = container_launch(plan, run.id)
     files = {
-        "launcher.py": Path(launcher.__file__).read_bytes(),
+        "launcher.py": launcher_source().encode(),
         "launch.json": json.dumps(launch).encode(),
+        KEY_FILE: run.files.require_key().hex().encode(),
     }
-    base = Path(plan.site["base"])
+    base = Path(site_of(plan).base)
     sources = plan.roles[0].env_files
     files |= {f"env/{n}.env": (base / path).read_bytes() for n, path in enumerate(sources)}
     buffer = io.BytesIO()
@@ -197,97 +195,6 @@ def launch_archive(run: Run, plan: Plan, opened: list[str]) -> bytes:
             entry.size, entry.mode = len(data), 0o444
             archive.addfile(entry, io.BytesIO(data))
     return buffer.getvalue()
-
-
-# -- Containers --------------------------------------------------------------------------------
-
-
-def log_driver(info: dict[str, Any]) -> str:
-    drivers = (info.get("Plugins") or {}).get("Log") or []
-    return "local" if "local" in drivers else "json-file"
-
-
-def create(engine: Engine, container: Container) -> str:
-    """Create the container, not started; its id. One that was never started makes room for it."""
-    from docker.errors import APIError
-
-    deadline = time.monotonic() + CLEAN_PATIENCE
-    with translated(engine, container.task):
-        info = engine.api.info()
-        arguments = create_arguments(
-            engine.api, container, log_driver(info), bool(info.get("InitBinary"))
-        )
-        while True:
-            try:
-                return str(engine.api.create_container(**arguments)["Id"])
-            except APIError as error:
-                taken = error.status_code == CONFLICT and time.monotonic() < deadline
-                if not taken or not makes_room(engine, container):
-                    raise
-            time.sleep(0.3)
-
-
-def makes_room(engine: Engine, container: Container) -> bool:
-    """Whether what has this container's name is only the leftover of a command that was killed.
-
-    The engine may still be making it, and then knows the name but not yet the container.
-    """
-    from docker.errors import NotFound
-
-    try:
-        found = engine.api.inspect_container(container.name)
-    except NotFound:
-        return True
-    job = (found["Config"].get("Labels") or {}).get(f"{LABEL}.job")
-    if job != container.labels[f"{LABEL}.job"] or found["State"]["Status"] != "created":
-        return False
-    remove_container(engine, found["Id"])
-    return True
-
-
-def start(engine: Engine, container: Container, identifier: str) -> None:
-    with translated(engine, container.task):
-        engine.api.start(identifier)
-
-
-def remove_container(engine: Engine, identifier: str) -> None:
-    from docker.errors import APIError, NotFound
-
-    try:
-        engine.api.remove_container(identifier, force=True, v=True)
-    except NotFound:
-        pass
-    except APIError as error:
-        if "already in progress" not in str(error.explanation):
-            raise
-
-
-def stop_containers(
-    engine: Engine,
-    containers: Sequence[dict[str, Any]],
-    grace: float,
-    keep_going: Callable[[], bool],
-) -> None:
-    """Ask all at once, wait, then kill. Returns when none of them runs."""
-    from docker.errors import APIError
-
-    def signal_all(name: str) -> list[str]:
-        left = []
-        for container in containers:
-            with contextlib.suppress(APIError):  # it is not running
-                engine.api.kill(container["Id"], name)
-                left.append(container["Id"])
-        return left
-
-    with translated(engine, "stopping"):
-        left = signal_all("SIGTERM")
-        deadline = time.monotonic() + grace + 1.0
-        while left and time.monotonic() < deadline and keep_going():
-            running = {item["Id"] for item in engine.api.containers(filters={"id": left})}
-            left = [identifier for identifier in left if identifier in running]
-            time.sleep(0.05)
-        if left:
-            signal_all("SIGKILL")
 
 
 # -- Afterwards --------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def ssh_argv(url: str) -> list[str]:
     """ssh with the options for this host; the host's name comes next."""
     parts = urlsplit(url)
     argv = shlex.split(os.environ.get("TFCLUSTER_SSH", "ssh"))
-    # Nobody is there to answer a question; a host that is off must not hold us up for minutes.
+    # Questions could not be answered here; a host that is off must not hold us up for minutes.
     argv += ["-T", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_TIMEOUT}"]
     argv += ["-o", "ServerAliveInterval=30"]
     if parts.username:

@@ -12,7 +12,9 @@ from tfcluster.archive import Run
 from tfcluster.backends.docker.containers import LABEL, LAUNCH, api_mount, container_of
 from tfcluster.backends.docker.engines import Engine, translated
 from tfcluster.backends.docker.images import provide_trainer, reachable_with
-from tfcluster.backends.docker.site import engines, remove_container
+from tfcluster.backends.docker.lifecycle import remove_container
+from tfcluster.backends.docker.planned import docker_role
+from tfcluster.backends.docker.site import engines
 from tfcluster.backends.docker.ssh import forward_argv
 from tfcluster.errors import MissingError
 from tfcluster.images import trainer_image
@@ -33,10 +35,9 @@ def writer_of(plan: Plan) -> str:
 
 def board_image(engine: Engine, plan: Plan, say: Callable[[str], None]) -> str:
     """The job's own trainer image, else the bundled one, which has TensorBoard."""
-    role = plan.role(writer_of(plan).rpartition("-")[0])
-    used: str = role.container["image"]
-    if role.container["bundled"] and reachable_with(engine, used):
-        return used
+    role = docker_role(plan.role(writer_of(plan).rpartition("-")[0]))
+    if role.bundled and reachable_with(engine, role.image):
+        return role.image
     image = trainer_image()
     provide_trainer(engine, image, list(engines(plan).values()), say)
     return image

@@ -64,7 +64,10 @@ def remove(
 ) -> None:
     """Delete everything with these labels except the objects at these paths."""
     kept = set(keep)
-    for path, _ in owned(cluster, selector, gang):
+    found = [path for path, _ in owned(cluster, selector, gang)]
+    job = selector.partition("tfcluster.io/job=")[2].partition(",")[0]
+    # Secrets are not listed: whoever may list them may read all of the namespace's.
+    for path in (*found, cluster.path("Secret", f"{job}-control")):
         if path not in kept:
             cluster.delete(path)
 

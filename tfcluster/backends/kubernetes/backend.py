@@ -17,7 +17,6 @@ from tfcluster.backends.keeping import sole_reader, stale, start_keeper, stop_ke
 from tfcluster.backends.kubernetes.run import (
     documents,
     obstacle_of,
-    plan_of,
     selector_of,
 )
 from tfcluster.backends.kubernetes.site import site_of
@@ -25,11 +24,11 @@ from tfcluster.backends.logfiles import read_logs
 from tfcluster.backends.records import read_records, refuse_ended, run_status, settle_stopped
 from tfcluster.errors import MissingError, TfclusterError
 from tfcluster.events import JobStatus, LogLine, LogQuery
+from tfcluster.plan import Plan, stored_plan
 
 if TYPE_CHECKING:
     from tfcluster.backends.kubernetes.api import Cluster
     from tfcluster.changes import Change, ObjectChange
-    from tfcluster.plan import Plan
     from tfcluster.spec.model import JobSpec
 
 KEEPER = "tfcluster.backends.kubernetes.keeper"
@@ -76,7 +75,7 @@ class KubernetesBackend(Backend):
 
     def _cluster_of(self, run: Run) -> Cluster:
         """The cluster that the run was brought up in, whatever the current context is now."""
-        return self._cluster(run.record.get("context"), run.record.get("namespace"))
+        return self._cluster(run.record.context, run.record.namespace)
 
     # -- apply
 
@@ -87,8 +86,8 @@ class KubernetesBackend(Backend):
         site = site_of(plan)
         cluster = self._cluster(site.context, site.namespace)
         run.update(context=cluster.context, namespace=cluster.namespace)
-        text = render_kubernetes(plan)
-        (run.path / "manifests.yaml").write_text(text, encoding="utf-8")
+        text = render_kubernetes(plan, run.files.require_key())
+        run.files.write_manifests(text)
         docs = documents(text)
         fresh = all(change.action == "create" for change in changes)
         kept = all(change.action == "keep" for change in changes)
@@ -118,7 +117,7 @@ class KubernetesBackend(Backend):
             cluster = self._cluster_of(run)
         else:
             cluster = self._cluster(site.context, site.namespace)
-        docs = documents(render_kubernetes(plan))
+        docs = documents(render_kubernetes(plan, run.files.require_key() if run else None))
         selector = selector_of(run) if run else None
         return review.review(cluster, docs, selector, site.gang)
 
@@ -131,14 +130,13 @@ class KubernetesBackend(Backend):
         roles = sorted({task.rpartition("-")[0] for task in gone})
         names = [f"{plan.job}-{role}" for role in roles]
         if names:
-            (run.path / "ending").touch()
+            run.files.mark_ending()
             group = group_of(plan) if len(roles) == len(plan.roles) else None
             remove_jobs(cluster, selector_of(run), names, grace=plan.stop_grace, group=group)
             time.sleep(0.5)
         stop_keeper(run)
-        (run.path / "ending").unlink(missing_ok=True)
-        for task in gone:
-            (run.path / "tasks" / f"{task}.json").unlink(missing_ok=True)
+        run.files.unmark_ending()
+        run.files.forget_tasks(gone)
 
     def _undo(self, cluster: Cluster, run: Run, error: BaseException, fresh: bool) -> None:
         """Leave nothing half-started behind; a run that never began has failed."""
@@ -146,7 +144,7 @@ class KubernetesBackend(Backend):
 
         if not fresh:
             return
-        plan = plan_of(run)
+        plan = stored_plan(run)
         with contextlib.suppress(TfclusterError):
             remove(cluster, selector_of(run), site_of(plan).gang if plan else None)
         reason = getattr(error, "message", type(error).__name__)
@@ -159,8 +157,8 @@ class KubernetesBackend(Backend):
         final = run.final_status()
         if final is not None:
             return final
-        plan = plan_of(run)
-        if plan is None or not run.record.get("context"):
+        plan = stored_plan(run)
+        if plan is None or not run.record.context:
             state = "stopped" if stale(run) else "pending"
             return JobStatus(run.job, run.id, "kubernetes", state)
         # A cluster that is away leaves what was known last, and a warning among the events.
@@ -185,7 +183,7 @@ class KubernetesBackend(Backend):
 
     def stuck(self, run: Run) -> TfclusterError | None:
         """What keeps the job from starting, once it is clear that waiting will not help."""
-        plan = plan_of(run)
+        plan = stored_plan(run)
         if plan is None or run.final_status() is not None:
             return None
         records = read_records(run, plan)
@@ -224,7 +222,7 @@ class KubernetesBackend(Backend):
 
     def shows_board(self, run: Run) -> bool:
         """Pods take with them what they wrote, unless a TensorBoard runs beside them."""
-        plan = plan_of(run)
+        plan = stored_plan(run)
         return plan is not None and site_of(plan).tensorboard
 
     def suspend(self, run: Run, wanted: bool) -> None:
@@ -241,7 +239,7 @@ class KubernetesBackend(Backend):
 
     def leftovers(self, run: Run) -> bool:
         """Whether an ended run still has objects in the cluster, for `down` to take away."""
-        return bool(run.record.get("context")) and not run.record.get("cleaned")
+        return bool(run.record.context) and not run.record.cleaned
 
     def delete(
         self, run: Run, *, grace: float, keep_going: Callable[[], bool] = lambda: True
@@ -249,10 +247,10 @@ class KubernetesBackend(Backend):
         from tfcluster.backends.kubernetes.apply import remove, remove_jobs
         from tfcluster.backends.kubernetes.kueue import group_of
 
-        if run.record.get("cleaned"):
+        if run.record.cleaned:
             return
-        plan = plan_of(run)
-        if plan is None or not run.record.get("context"):
+        plan = stored_plan(run)
+        if plan is None or not run.record.context:
             if run.final_status() is None:
                 settle_stopped(run, run_status(run, None))
             return
@@ -267,7 +265,7 @@ class KubernetesBackend(Backend):
             return
         names = [f"{plan.job}-{role.role}" for role in plan.roles]
         if run.final_status() is None:
-            (run.path / "ending").touch()
+            run.files.mark_ending()
             with contextlib.suppress(TfclusterError):
                 self._ensure_keeper(run)
             remove_jobs(
@@ -286,9 +284,9 @@ class KubernetesBackend(Backend):
         run.update(cleaned=True)
 
     def output_volumes(self, run: Run) -> list[str]:
-        plan = plan_of(run)
+        plan = stored_plan(run)
         storage = site_of(plan).storage if plan else None
-        if storage is None or not run.record.get("context"):
+        if storage is None or not run.record.context:
             return []
         cluster = self._cluster_of(run)
         found = cluster.get(cluster.path("PersistentVolumeClaim", storage.claim))

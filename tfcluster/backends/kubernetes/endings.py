@@ -12,7 +12,9 @@ from tfcluster.backends.kubernetes.state import (
     seconds,
     terminated,
 )
-from tfcluster.launcher import EXIT_DEADLINE, EXIT_KILLED, describe_exit, parse_object
+from tfcluster.launch import exits
+from tfcluster.launch.exits import EXIT_DEADLINE, EXIT_KILLED, describe_exit
+from tfcluster.launch.system import parse_object
 
 Object = Mapping[str, Any]
 
@@ -26,7 +28,7 @@ def how_it_ended(pod: Object, task: str) -> dict[str, Any]:
     ended = seconds(end.get("finishedAt"))
     record = parse_object((end.get("message") or "").encode()) or {}
     if record.get("task") == task and record.get("state"):
-        kept = ("state", "reason", "exitCode", "restarts", "cause", "result", "progress")
+        kept = ("state", "kind", "reason", "exitCode", "restarts", "cause", "result", "progress")
         found = {key: record[key] for key in kept if record.get(key) is not None}
         if found["state"] == "stopped" and (words := disruption(pod)):
             # The launcher only knows that it was told to go.
@@ -37,6 +39,7 @@ def how_it_ended(pod: Object, task: str) -> dict[str, Any]:
         return {
             "state": "succeeded",
             "exitCode": 0,
+            "kind": exits.FINISHED,
             "reason": "finished",
             "ended": ended,
             "spoken": False,
@@ -44,6 +47,7 @@ def how_it_ended(pod: Object, task: str) -> dict[str, Any]:
     return {
         "state": "failed",
         "exitCode": 137 if code is None or code == EXIT_KILLED else code,
+        "kind": exits.OUT_OF_MEMORY if end.get("reason") == "OOMKilled" else exits.LAUNCHER_KILLED,
         "reason": death(pod, end),
         "ended": ended,
         "spoken": False,
@@ -132,10 +136,12 @@ def corrected(
             **end,
             "state": "failed",
             "exitCode": EXIT_DEADLINE,
+            "kind": exits.DEADLINE,
             "reason": words,
             "spoken": False,
         }
     if not given_up(job, index):
         return end
     words = f"its pod was deleted, and is not replaced ({end['reason']})"
-    return {**end, "state": "failed", "reason": words, "spoken": False}
+    kind = exits.LAUNCHER_KILLED
+    return {**end, "state": "failed", "kind": kind, "reason": words, "spoken": False}

@@ -16,7 +16,7 @@ from tfcluster.backends.kubernetes.api import Cluster, Unreachable
 from tfcluster.backends.kubernetes.apply import pods_of
 from tfcluster.backends.kubernetes.state import task_of, terminated
 from tfcluster.errors import MissingError, TfclusterError
-from tfcluster.launcher import write_all
+from tfcluster.launch.system import write_all
 
 POD_PATIENCE = 20.0  # for a pod that is just starting
 STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255

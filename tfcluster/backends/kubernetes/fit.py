@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfcluster.backends.kubernetes.pods import resources
 from tfcluster.backends.kubernetes.site import container_of, site_of
@@ -96,22 +96,29 @@ def asks_for(role: RolePlan) -> Amounts:
     }
 
 
-def refusal(node: Node, role: RolePlan) -> str | None:
+class Refusal(NamedTuple):
+    """Why a node cannot take a task: of which kind the obstacle is, and in words."""
+
+    kind: str  # "label", "affinity", "taint", or "full"
+    words: str
+
+
+def refusal(node: Node, role: RolePlan) -> Refusal | None:
     """Why this node cannot take one more task of the role; None if it can."""
     container = container_of(role)
     for key, label in container.node_selector.items():
         if node.labels.get(key) != label:
-            return f"lacks the label {key}={label}"
+            return Refusal("label", f"lacks the label {key}={label}")
     if not affinity_allows(node, container.affinity):
-        return "does not match the node affinity"
+        return Refusal("affinity", "does not match the node affinity")
     for taint in node.taints:
         if taint["effect"] != "PreferNoSchedule" and not tolerated(taint, container.tolerations):
-            return f"has the taint {taint['key']}"
+            return Refusal("taint", f"has the taint {taint['key']}")
     for name, value in asks_for(role).items():
         left = node.free.get(name, Decimal(0))
         if left < value:
             shown = f"{text_of(name, max(left, Decimal(0)))} of {text_of(name, value)}"
-            return f"has too little {name} left ({shown})"
+            return Refusal("full", f"has too little {name} left ({shown})")
     return None
 
 
@@ -202,13 +209,14 @@ def evenly(able: list[Node], nodes: list[Node], role: RolePlan) -> list[Node]:
 
 def permanent(node: Node, role: RolePlan) -> bool:
     """Whether labels or taints keep the role from this node, however empty it is."""
-    why = refusal(node, role) or ""
-    return why.startswith(("lacks", "does not match", "has the taint"))
+    why = refusal(node, role)
+    return why is not None and why.kind != "full"
 
 
 def reasons(nodes: list[Node], role: RolePlan) -> tuple[str, ...]:
-    said = [(node.name, refusal(node, role) or "is kept free by spreading") for node in nodes]
-    return tuple(f"{name} {why}" for name, why in said) or ("there is no ready node",)
+    spread = Refusal("full", "is kept free by spreading")
+    said = [(node.name, refusal(node, role) or spread) for node in nodes]
+    return tuple(f"{name} {why.words}" for name, why in said) or ("there is no ready node",)
 
 
 def quota_problems(plan: Plan, quotas: Iterable[Object]) -> list[str]:

@@ -8,15 +8,15 @@ nothing that is not on disk or in the cluster: a later keeper goes on where this
 from __future__ import annotations
 
 import contextlib
-import json
 import queue
 import signal
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tfcluster.archive import Run
+from tfcluster.backends.jobend import Ends, JobWatch, ends_of
 from tfcluster.backends.keeping import announce_keeper, sole_reader
 from tfcluster.backends.kubernetes import endings, kueue, state
 from tfcluster.backends.kubernetes.api import Cluster
@@ -24,12 +24,14 @@ from tfcluster.backends.kubernetes.apply import suspend_job
 from tfcluster.backends.kubernetes.connect import connect
 from tfcluster.backends.kubernetes.exec import tell
 from tfcluster.backends.kubernetes.logs import PodReader, Streams
-from tfcluster.backends.kubernetes.run import plan_of, selector_of
+from tfcluster.backends.kubernetes.run import selector_of
 from tfcluster.backends.kubernetes.view import View
 from tfcluster.backends.kubernetes.watch import Seen, Watcher
 from tfcluster.backends.records import run_status
 from tfcluster.errors import TfclusterError
-from tfcluster.plan import Plan
+from tfcluster.launch import exits
+from tfcluster.launch.record import TaskRecord
+from tfcluster.plan import Plan, stored_plan
 
 LOOK_EVERY = 0.3
 VERDICT = 2.0  # the Job says within this whether it replaces a pod
@@ -53,6 +55,9 @@ class Keeper:
         self.doubts = dict.fromkeys(plan.task_names, "")  # about the nodes of running tasks
         self.briefed: set[str] = set()  # pods that know which tasks have succeeded
         self.queue = kueue.queue_of(plan, cluster)
+        required = [task for task in plan.task_names if task.rpartition("-")[0] in plan.success]
+        self.job_watch = JobWatch(required, plan.stop_grace)
+        self.deleted: set[str] = set()  # pods that did not hear that the job is over
 
     @property
     def open(self) -> list[str]:
@@ -68,6 +73,7 @@ class Keeper:
                 for task in self.open:
                     self.look_at(task)
                 self.end_what_waits()
+                self.look_at_job()
                 if not announced:
                     announce_keeper(self.run)
                     announced = True
@@ -176,7 +182,7 @@ class Keeper:
             return SUSPENDED
         events = [*self.view.events_of(pod), *self.view.events.get(self.queue.group, ())]
         problem = self.queue.problem(pod, events)
-        ending = "deletionTimestamp" in pod["metadata"] or (self.run.path / "ending").exists()
+        ending = "deletionTimestamp" in pod["metadata"] or self.run.files.is_ending
         if not ending and self.queue.join_again():
             self.run.note("requeued", "Kueue held it for finished; it waits in the queue again")
         return problem
@@ -227,50 +233,67 @@ class Keeper:
         reader.update(**final)
         self.run.note(end["state"], end.get("reason", ""), reader.task)
         if end["state"] == "failed" and not spoken and reader.task not in self.told:
-            self.tell_peers(reader.task, final["cause"])
+            self.told.add(reader.task)
+            self.speak(ends_of(self.records, self.job_watch.required), self.open)
 
     def cause(self, reader: PodReader, end: dict[str, Any], ended: float) -> dict[str, Any]:
         return {
             "task": reader.task,
+            "kind": end.get("kind", exits.LAUNCHER_KILLED),
             "exitCode": end.get("exitCode"),
             "reason": end.get("reason", ""),
             "lines": list(reader.lines),
             "time": ended,
         }
 
+    @property
+    def records(self) -> dict[str, TaskRecord]:
+        return {task: reader.record for task, reader in self.readers.items()}
+
     def brief(self, pod: Object) -> None:
-        """Tell a new pod who has finished: after a suspension, nobody else might know."""
+        """Tell a new pod how others ended: after a suspension, no launcher may know."""
         self.briefed.add(pod["metadata"]["uid"])
-        finals = {
-            task: {"exitCode": 0, "time": reader.record.get("ended")}
-            for task, reader in self.readers.items()
-            if reader.record.get("state") == "succeeded"
-        }
-        if finals:
-            self.tell(pod, {"tell": "finished", "finals": finals})
+        for message in ends_of(self.records, self.job_watch.required).messages():
+            self.tell(pod, message)
 
-    def tell_peers(self, task: str, cause: dict[str, Any]) -> None:
-        """Say for a launcher that was killed what it can no longer say itself."""
-        self.told.add(task)
-        pods = [self.view.current_pod(peer) for peer in self.open if peer != task]
-        running = [pod for pod in pods if pod and not self.view.has_ended(pod)]
-        if not running:
-            return
-        with ThreadPoolExecutor(8) as pool:
-            message = {"tell": "failed", "cause": cause}
-            list(pool.map(lambda pod: self.tell(pod, message), running))
+    def look_at_job(self) -> None:
+        """Speak for the dead; delete the pod of a launcher that does not hear of the end."""
+        duty = self.job_watch.look(self.records, time.monotonic())
+        if duty.tell:
+            self.speak(duty.ends, duty.tell)
+        for task in duty.end:
+            pod = self.view.current_pod(task)
+            if pod is None or not state.has_started(pod) or self.view.has_ended(pod):
+                continue
+            if pod["metadata"]["uid"] not in self.deleted:
+                self.deleted.add(pod["metadata"]["uid"])
+                words = "its launcher does not hear that the job is over; its pod is replaced"
+                self.run.note("warning", words, task)
+                with contextlib.suppress(TfclusterError):
+                    self.cluster.delete(self.cluster.path("Pod", pod["metadata"]["name"]))
 
-    def tell(self, pod: Object, message: dict[str, Any]) -> None:
+    def speak(self, ends: Ends, peers: Sequence[str]) -> None:
+        """Tell one launcher that answers, and with it all, how tasks ended."""
+        for peer in peers:
+            pod = self.view.current_pod(peer)
+            if pod is None or not state.has_started(pod) or self.view.has_ended(pod):
+                continue
+            if all(self.tell(pod, message) for message in ends.messages()):
+                return
+
+    def tell(self, pod: Object, message: dict[str, Any]) -> bool:
         try:
             role = pod["metadata"]["labels"][state.ROLE]
             tell(self.cluster, pod["metadata"]["name"], role, message)
+            return True
         except TfclusterError as error:
             self.run.note("warning", f"could not be told: {error.message}")
+            return False
 
     def finish(self) -> None:
         records = {task: reader.record for task, reader in self.readers.items()}
         status = run_status(self.run, self.plan, records)
-        self.run.note(status.state, json.dumps(status.result) if status.result else "", None)
+        self.run.note(status.state, "", data=status.result)
         for reader in self.readers.values():
             reader.close()
         self.run.settle(status)
@@ -280,16 +303,16 @@ def main(path: str) -> int:
     folder = Path(path)
     run = Run.at(folder)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    plan = plan_of(run)
+    plan = stored_plan(run)
     if plan is None:
         return 2
     with sole_reader(run, wait=True):
         if run.final_status() is not None:
             return 0  # somebody ended the run before it was watched
         record = run.record
-        cluster = connect(record.get("context"), record.get("namespace"))
+        cluster = connect(record.context, record.namespace)
         keeper = Keeper(run, plan, cluster)
         keeper.keep()
-        if not (folder / "ending").exists():
+        if not run.files.is_ending:
             keeper.finish()
     return 0

@@ -16,14 +16,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from tfcluster import launcher
 from tfcluster.archive import Run
 from tfcluster.backends.keeping import next_attempt
 from tfcluster.backends.kubernetes.api import ApiError, Cluster, Unreachable
 from tfcluster.backends.kubernetes.state import has_started
 from tfcluster.backends.kubernetes.view import View
 from tfcluster.backends.records import TaskRecord
+from tfcluster.backends.reports import verify
 from tfcluster.events import ENDED
+from tfcluster.launch.lines import UNENDED
+from tfcluster.launch.system import write_all
 
 MOST_STREAMS = 100  # tasks beyond that are read when they have ended
 OVERLAP = timedelta(seconds=2)
@@ -85,7 +87,7 @@ class PodReader(TaskRecord):
 
     def load_recent(self) -> None:
         """What an earlier reader of the same pod wrote last."""
-        path = self.run.logs / f"{self.task}.{self.attempt}.log"
+        path = self.run.files.log_file(self.task, self.attempt)
         if not path.exists():
             return
         with open(path, "rb") as file:
@@ -128,21 +130,19 @@ class PodReader(TaskRecord):
     # -- What lines mean
 
     def feed(self, line: Line) -> None:
-        if line.data.startswith(launcher.STATE):
-            state = launcher.parse_object(line.data[len(launcher.STATE) :])
-            if state is not None and state.get("run") == self.run.id:
-                self.take_state(line.stamp, state)
-                return
-        if not line.data.endswith(b"\n"):
+        state = verify(line.data.removesuffix(b"\n"), self.key, self.task)
+        if state is not None:
+            self.take_state(line.stamp, state)
+        elif not line.data.endswith(b"\n"):
             self.cut = line  # it comes again, whole, unless this is the end
         elif not self.is_known(line):
             self.take_line(line)
 
     def take_line(self, line: Line) -> None:
         text = content(line)
-        whole = line.data.endswith(b"\n") and not line.data.endswith(launcher.UNENDED + b"\n")
+        whole = line.data.endswith(b"\n") and not line.data.endswith(UNENDED + b"\n")
         head = f"{line.stamp} stdout {'F' if whole else 'P'} ".encode()
-        launcher.write_all(self.file(self.attempt), head + text + b"\n")
+        write_all(self.file(self.attempt), head + text + b"\n")
         self.remember(line.stamp, text)
         self.understand(text)
 
@@ -158,8 +158,7 @@ class PodReader(TaskRecord):
         elif "end" not in state and stamp > self.record.get("stateStamp", ""):
             if state.get("state") in ("running", "serving"):
                 self.begin(int(state.get("attempt", 0)))
-            kind = state.pop("kind", None) or state.get("state")
-            state.pop("run")
+            kind = state.pop("event", None) or state.get("state")
             if state.get("state") in ENDED:
                 # Whether that is the task's end, and not only this pod's, is for others to say.
                 self.final = state
@@ -183,7 +182,7 @@ class PodReader(TaskRecord):
 
 def content(line: Line) -> bytes:
     """What the program wrote: without our mark, without the line end."""
-    return line.data.removesuffix(b"\n").removesuffix(launcher.UNENDED)
+    return line.data.removesuffix(b"\n").removesuffix(UNENDED)
 
 
 def earlier(stamp: str, span: timedelta) -> str:

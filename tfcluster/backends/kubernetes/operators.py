@@ -28,7 +28,7 @@ from tfcluster.errors import UsageError
 from tfcluster.plan import Plan
 
 REPLICA_TYPES = {"chief": "Chief", "ps": "PS", "worker": "Worker", "evaluator": "Evaluator"}
-SUCCESS = {"chief": "", "workers": "AllWorkers"}
+SUCCESS = {("chief",): "", ("worker",): "AllWorkers"}
 INDEX_LABEL = "metadata.labels['training.kubeflow.org/replica-index']"
 
 
@@ -74,7 +74,10 @@ def render_tfjob(plan: Plan) -> str:
             hint=f"it has {', '.join(REPLICA_TYPES)}; --target jobset takes any",
         )
     if plan.success not in SUCCESS:
-        raise UsageError(f"a TFJob cannot say success: {plan.success}", hint="use chief or workers")
+        raise UsageError(
+            f"a TFJob cannot say success: [{', '.join(plan.success)}]",
+            hint="use chief or workers; --target jobset takes any",
+        )
     if site_of(plan).gang == "native":
         raise UsageError("a TFJob cannot say gang: native", hint="--target jobset can")
     values = shared(plan)

@@ -9,6 +9,7 @@ from typing import Any
 
 from tfcluster.backends.kubernetes.gang import gang_of, named
 from tfcluster.backends.kubernetes.site import Mount, container_of, site_of
+from tfcluster.launch.proof import KEY_FILE
 from tfcluster.plan import Plan, RolePlan
 
 TOPOLOGY = {"host": "kubernetes.io/hostname", "zone": "topology.kubernetes.io/zone"}
@@ -158,7 +159,11 @@ def volumes_of(
         volumes.append({"name": name, **volume})
 
     if config is not None:
-        sources = [{"configMap": {"name": name}} for name in (f"{plan.job}-launcher", config)]
+        sources: list[dict[str, Any]] = [
+            {"configMap": {"name": name}} for name in (f"{plan.job}-launcher", config)
+        ]
+        item = {"key": KEY_FILE, "path": KEY_FILE, "mode": 0o440}
+        sources.append({"secret": {"name": f"{plan.job}-control", "items": [item]}})
         add("tfcluster", "/tfcluster", {"projected": {"sources": sources}}, read_only=True)
     add("tmp", "/tmp", {"emptyDir": {}})
     if container.shm and config is not None:

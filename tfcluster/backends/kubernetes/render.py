@@ -7,17 +7,17 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from tfcluster import launcher
 from tfcluster.backends.kubernetes import yaml_text
 from tfcluster.backends.kubernetes.gang import gang_of, named
 from tfcluster.backends.kubernetes.kueue import queue_annotations, queue_labels, queue_settings
 from tfcluster.backends.kubernetes.pods import pod_view, volumes_of
 from tfcluster.backends.kubernetes.site import container_of, site_of
+from tfcluster.launch.bundle import source
+from tfcluster.launch.plan import LaunchRole, RoleAddresses
 from tfcluster.plan import Plan, RolePlan, launch_role
-from tfcluster.render import environment
+from tfcluster.render import control_key, environment
 
 if TYPE_CHECKING:
     import jinja2
@@ -30,9 +30,12 @@ KILLED = (130, 134, 137, 139, TOLD_TO_GO)
 DEADLINE_SLACK = 60.0
 
 
-def render_kubernetes(plan: Plan) -> str:
-    """The whole job as YAML documents, in the order in which they are best created."""
-    values, site = shared(plan), site_of(plan)
+def render_kubernetes(plan: Plan, key: bytes | None = None) -> str:
+    """The whole job as YAML documents, in the order in which they are best created.
+
+    `key` is what its launchers prove themselves with: the run's, or one for what is rendered.
+    """
+    values, site = shared(plan, key), site_of(plan)
     return template("kubernetes/job.yaml.j2").render(
         summary=summary(plan),
         commons=render_commons(values, service=True),
@@ -49,9 +52,8 @@ def summary(plan: Plan) -> str:
 
 def render_commons(values: Mapping[str, Any], *, service: bool) -> str:
     """What all roles share: the launcher, the names, who may connect."""
-    source = Path(launcher.__file__).read_text(encoding="utf-8")
     commons = template("kubernetes/commons.yaml.j2")
-    return commons.render(launcher=source, service=service, **values).rstrip("\n")
+    return commons.render(launcher=source(), service=service, **values).rstrip("\n")
 
 
 def template(name: str) -> jinja2.Template:
@@ -66,7 +68,7 @@ def template(name: str) -> jinja2.Template:
     return env.get_template(name)
 
 
-def shared(plan: Plan) -> dict[str, Any]:
+def shared(plan: Plan, key: bytes | None = None) -> dict[str, Any]:
     """What every template may use."""
     site = site_of(plan)
 
@@ -76,6 +78,7 @@ def shared(plan: Plan) -> dict[str, Any]:
 
     return {
         "plan": plan,
+        "key": (key or control_key(plan)).hex(),
         "head": head,
         "labels": lambda role=None: labels(plan, role),
         "selector": selector(plan),
@@ -235,14 +238,17 @@ def launch_json(plan: Plan, role: RolePlan, hosts: Hosts) -> str:
     """
     site = site_of(plan)
     launch = plan.launch(site.run)
-    launch["roles"] = {
-        other.role: {
-            **(own_entry(other) if other.role == role.role else {"replicas": other.replicas}),
-            "addresses": f"{hosts(plan, other.role)}:{site.ports.tensorflow}",
-            "control": f"{hosts(plan, other.role)}:{site.ports.control}",
+    launch["roles"] = {}
+    for other in plan.roles:
+        named = hosts(plan, other.role)
+        where: RoleAddresses = {
+            "replicas": other.replicas,
+            "addresses": f"{named}:{site.ports.tensorflow}",
+            "control": f"{named}:{site.ports.control}",
+            "serves": other.serves,
         }
-        for other in plan.roles
-    }
+        own: Mapping[str, Any] = own_entry(other) if other.role == role.role else {}
+        launch["roles"][other.role] = cast(LaunchRole, {**own, **where})
     return spread_out(launch)
 
 
@@ -255,7 +261,7 @@ def spread_out(value: Any, depth: int = 0) -> str:
     return "{\n" + ",\n".join(items) + "\n" + "  " * depth + "}"
 
 
-def own_entry(role: RolePlan) -> dict[str, Any]:
+def own_entry(role: RolePlan) -> LaunchRole:
     # The memory limit is the container's, and GPUs may come as claims.
     devices = role.resources.gpus > 0 or bool(container_of(role).claims)
     return {**launch_role(role), "memory_limit": None, "mask_gpus": not devices}

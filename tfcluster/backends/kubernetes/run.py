@@ -6,16 +6,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from tfcluster.archive import Run, read_json
+from tfcluster.archive import Run
 from tfcluster.backends.kubernetes.state import OUTSIDE
 from tfcluster.errors import MissingError, TfclusterError, WaitTimeout
 from tfcluster.images import REPOSITORY
 from tfcluster.plan import Plan
-
-
-def plan_of(run: Run) -> Plan | None:
-    data = read_json(run.path / "plan.json")
-    return Plan.from_dict(data) if data else None
 
 
 def selector_of(run: Run) -> str:
@@ -37,7 +32,7 @@ def obstacle_of(
     if record.get("state") != "pending" or not problem or problem["kind"] in OUTSIDE:
         return None
     now = time.time()
-    begun = max(run.record.get("applied", now), record.get("admitted") or 0.0)
+    begun = max(run.record.applied or now, record.get("admitted") or 0.0)
     limit = problem["fatal_after"]
     fatal = limit is not None and now - problem["since"] >= limit
     late = now - begun > plan.start_timeout
@@ -48,7 +43,7 @@ def obstacle(
     run: Run, plan: Plan, task: str, problem: dict[str, Any], fatal: bool
 ) -> TfclusterError:
     """A task's problem as the error that ends `up`."""
-    hint = hint_for(problem, run.record.get("context", ""))
+    hint = hint_for(problem, run.record.context or "")
     gone_on = "the job is still there: tfcluster status; end it: tfcluster down"
     if fatal:
         return MissingError(f"{task} {problem['message']}", evidence=[f"  {gone_on}"], hint=hint)

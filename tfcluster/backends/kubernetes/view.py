@@ -70,7 +70,7 @@ class View:
         """Whether it is of this run and not of one before with the same name."""
         stamp = event.get("lastTimestamp") or event.get("eventTime") or ""
         when = state.seconds(stamp) or self.begun
-        return bool(when >= self.run.record["created"] - 1.0)
+        return bool(when >= self.run.record.created - 1.0)
 
     def task_named(self, pod: str) -> str | None:
         """The task of a pod, from its name: <job>-worker-1-x2f4k."""

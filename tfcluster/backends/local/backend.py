@@ -8,19 +8,23 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
-from tfcluster import launcher
-from tfcluster.archive import Run, read_json
+from tfcluster.archive import Run
 from tfcluster.backends import Backend
-from tfcluster.backends.keeping import MARK, alive, stale, start_keeper, stop_keeper, watched
+from tfcluster.backends.keeping import alive, stale, start_keeper, stop_keeper, sweep, watched
 from tfcluster.backends.logfiles import read_logs
 from tfcluster.backends.records import job_status, observed, refuse_ended, settle_stopped
 from tfcluster.errors import TfclusterError
-from tfcluster.events import ENDED, JobStatus, LogLine, LogQuery, Observed
+from tfcluster.events import JobStatus, LogLine, LogQuery, Observed
+from tfcluster.files import make_folder
+from tfcluster.launch import exits
+from tfcluster.launch import plan as launch_plan
+from tfcluster.launch.record import Process, TaskRecord
+from tfcluster.launch.system import signal_group
+from tfcluster.launch.wire import ask
 
 if TYPE_CHECKING:
     from tfcluster.changes import Change
@@ -49,14 +53,15 @@ class LocalBackend(Backend):
         stop_keeper(run)
         gone = [change.task for change in changes if change.action in ("replace", "remove")]
         self._stop_tasks(run, gone, plan.stop_grace, lambda: True)
-        for task in gone:
-            (run.path / "tasks" / f"{task}.json").unlink(missing_ok=True)
-        launch = {**plan.launch(run.id), "base": run.record["base"]}
-        launcher.write_json(str(run.path / "launch.json"), launch)
+        run.files.forget_tasks(gone)
+        base = run.record.base
+        run.files.write_launch({**plan.launch(run.id), "base": base})
         for folder in (plan.logdir, plan.checkpoints):
-            if folder:
+            if folder and run.files.output in (Path(folder), *Path(folder).parents):
+                make_folder(Path(folder))
+            elif folder:
                 Path(folder).mkdir(parents=True, exist_ok=True)
-        start_keeper(run, KEEPER, folder=run.record["base"])
+        start_keeper(run, KEEPER, folder=base)
 
     # -- observe
 
@@ -64,28 +69,18 @@ class LocalBackend(Backend):
         final = run.final_status()
         if final is not None:
             return final
-        launch = read_json(run.path / "launch.json")
+        launch = run.files.read_launch()
         if launch is None:
             state = "stopped" if stale(run) else "pending"
             return JobStatus(run.job, run.id, "local", state)
         kept = watched(run) or not stale(run)
-        names = launcher.tasks_of(launch)
-        with ThreadPoolExecutor(min(16, len(names))) as pool:
-            records = list(pool.map(lambda task: self._snapshot(run, launch, task), names))
+        names = launch_plan.tasks_of(launch)
+        records = [run.files.read_task(task) or {} for task in names]
         tasks = tuple(
             seen_locally(launch, task, record, kept)
             for task, record in zip(names, records, strict=True)
         )
         return job_status(run, tasks, records)
-
-    def _snapshot(self, run: Run, launch: dict[str, Any], task: str) -> dict[str, Any]:
-        """The launcher's own answer if it lives, else the record it left."""
-        record: dict[str, Any] = read_json(run.path / "tasks" / f"{task}.json") or {}
-        if record and record["state"] not in ENDED and alive(record.get("launcher")):
-            with contextlib.suppress(OSError, ValueError):
-                question = {"run": run.id, "ask": "state"}
-                return launcher.ask(launcher.control_address(launch, task), question)
-        return record
 
     # -- logs, exec, restart
 
@@ -93,24 +88,24 @@ class LocalBackend(Backend):
         return read_logs(run.logs, query, lambda: self.observe(run).over)
 
     def exec(self, run: Run, task: str, argv: Sequence[str]) -> int:
-        launch = read_json(run.path / "launch.json")
-        role, index = launcher.split_task(launch, task)
+        launch = run.files.require_launch()
+        role, index = launch_plan.split_task(launch, task)
         entry = launch["roles"][role]
-        env = {**os.environ, **launcher.read_env_files(entry["env_files"])}
-        env.update(launcher.program_env(launch, role, index))
+        env = {**os.environ, **launch_plan.read_env_files(entry["env_files"])}
+        env.update(launch_plan.program_env(launch, role, index))
         try:
-            return launcher.exit_code_of(
+            return exits.exit_code_of(
                 subprocess.call(list(argv), env=env, cwd=entry["workdir"] or launch["base"])
             )
         except FileNotFoundError:
             raise TfclusterError(f'command not found: "{argv[0]}"') from None
 
     def restart(self, run: Run, tasks: Sequence[str]) -> None:
-        launch = read_json(run.path / "launch.json")
+        launch = run.files.require_launch()
         refuse_ended(self.observe(run), tasks)
         for task in tasks:
-            address = launcher.control_address(launch, task)
-            launcher.ask(address, {"run": run.id, "tell": "restart"})
+            address = launch_plan.control_address(launch, task)
+            ask(address, run.files.require_key(), task, {"tell": "restart"})
 
     # -- delete
 
@@ -120,8 +115,8 @@ class LocalBackend(Backend):
         if run.final_status() is not None:
             return
         stop_keeper(run)
-        launch = read_json(run.path / "launch.json")
-        tasks = launcher.tasks_of(launch) if launch else []
+        launch = run.files.read_launch()
+        tasks = launch_plan.tasks_of(launch) if launch else []
         self._stop_tasks(run, tasks, grace, keep_going)
         sweep(run)
         settle_stopped(run, self.observe(run))
@@ -130,50 +125,40 @@ class LocalBackend(Backend):
     def _stop_tasks(
         self, run: Run, tasks: Sequence[str], grace: float, keep_going: Callable[[], bool]
     ) -> None:
-        records = [read_json(run.path / "tasks" / f"{task}.json") or {} for task in tasks]
+        records: list[TaskRecord] = [run.files.read_task(task) or {} for task in tasks]
         launchers = [r["launcher"] for r in records if alive(r.get("launcher"))]
-        for process in launchers:
+        for one in launchers:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(process["pid"], signal.SIGTERM)
+                os.kill(cast(int, one["pid"]), signal.SIGTERM)
         # The launcher itself kills its program after stop_grace; what is left then is killed here.
         wait_gone(launchers, grace + 1.0, keep_going)
         for record in records:
             for process in (record.get("launcher"), record.get("program")):
-                if process and alive(process):
-                    launcher.signal_group(process["pid"], signal.SIGKILL)
+                if process and process["pid"] and alive(process):
+                    signal_group(process["pid"], signal.SIGKILL)
 
 
-def seen_locally(launch: dict[str, Any], task: str, record: dict[str, Any], kept: bool) -> Observed:
+def seen_locally(
+    launch: launch_plan.LaunchPlan, task: str, record: TaskRecord, kept: bool
+) -> Observed:
     """One task from what is known of it. Without a keeper nobody will replace a dead launcher."""
-    role, index = launcher.split_task(launch, task)
-    seen = observed(task, launcher.addresses(launch["roles"][role])[index], record)
+    role, index = launch_plan.split_task(launch, task)
+    seen = observed(task, launch_plan.addresses(launch["roles"][role])[index], record)
     if seen.over or alive(record.get("launcher")):
         return seen
     if kept:
         return replace(seen, state="starting" if record else "pending")
     reason = "its launcher and the run's keeper were killed" if record else "was never started"
-    return replace(seen, state="stopped", reason=reason)
+    return replace(seen, state="stopped", reason=reason, kind=exits.LAUNCHER_KILLED)
 
 
-def wait_gone(
-    processes: Sequence[dict[str, Any]], seconds: float, keep_going: Callable[[], bool]
-) -> None:
+def wait_gone(processes: Sequence[Process], seconds: float, keep_going: Callable[[], bool]) -> None:
     """Until these processes are gone, the time is over, or somebody has lost patience."""
     deadline = time.monotonic() + seconds
     while any(alive(process) for process in processes):
         if time.monotonic() > deadline or not keep_going():
             return
         time.sleep(0.02)
-
-
-def sweep(run: Run) -> None:
-    """Kill whatever carries the run's mark: also what a killed command never wrote down."""
-    import psutil
-
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.environ().get(MARK) == str(run.path):
-                process.kill()
 
 
 BACKEND = LocalBackend()

@@ -123,7 +123,7 @@ def plan(spec: JobSpec, run: Run | None, base: Path) -> Plan:
     ports = iter(free_ports(2 * len(new), spec.local.ports, taken))
     for pair in new:
         known[pair] = (f"{LOOPBACK}:{next(ports)}", f"{LOOPBACK}:{next(ports)}")
-    output = run.path / "output" if run else base / f"{spec.name}-output"
+    output = run.files.output if run else base / f"{spec.name}-output"
     absolute = spec.model_copy(
         update={
             "logdir": str((base / spec.logdir).resolve()) if spec.logdir else None,
