@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import contextlib
 import os
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.contract.jobs import Job
+
+if TYPE_CHECKING:
+    from tfcluster.backends.docker.engines import Engine
 
 HOSTS = os.environ.get("TFCLUSTER_TEST_HOSTS")  # the testbed's folder with sockets and ssh key
 ENABLE = "TFCLUSTER_DOCKER_TESTS=1 python -m pytest tests/docker"
@@ -49,9 +55,43 @@ def home(tmp_path, monkeypatch):
     return tmp_path / "home"
 
 
+class DockerJob(Job):
+    """A job whose launchers are met with the engine's own means."""
+
+    def __init__(self, engine: Engine, folder: Path):
+        super().__init__("docker", folder)
+        self.api = engine.api
+
+    def container(self, task: str) -> str:
+        return f"{self.name}-{task}"
+
+    def kill_launcher(self, task: str) -> None:
+        self.api.kill(self.container(task), "SIGKILL")
+
+    def pause(self, task: str) -> None:
+        self.api.pause(self.container(task))
+
+    def resume(self, task: str) -> None:
+        from docker.errors import APIError
+
+        with contextlib.suppress(APIError):  # it is gone, or runs again
+            self.api.unpause(self.container(task))
+
+    def cut_off(self, task: str) -> None:
+        self.api.disconnect_container_from_network(self.container(task), self.network)
+
+    def heal(self, task: str) -> None:
+        name = self.container(task)
+        self.api.connect_container_to_network(name, self.network, aliases=[name])
+
+    @property
+    def network(self) -> str:
+        return f"tfcluster-{self.name}"
+
+
 @pytest.fixture
 def job(engine, tmp_path, home):
-    made = Job("docker", tmp_path)
+    made = DockerJob(engine, tmp_path)
     yield made
     made.down()
     left = engine.api.containers(all=True, filters={"label": f"io.tfcluster.job={made.name}"})

@@ -8,7 +8,6 @@ import signal
 import pytest
 
 from tests.launchers import until
-from tfcluster.archive import read_json
 from tfcluster.backends.keeping import alive
 
 LINES = 200_000
@@ -47,7 +46,7 @@ def test_a_keeper_killed_in_the_middle_of_a_flood_loses_and_repeats_nothing(job)
     path = job.run.logs / "worker-1.0.log"
     for size in (100_000, 3_000_000):
         until(lambda size=size: path.exists() and path.stat().st_size > size, "a part of it")
-        keeper = read_json(job.run.path / "keeper.json")
+        keeper = job.run.files.read_keeper()
         os.kill(keeper["pid"], signal.SIGKILL)
         until(lambda keeper=keeper: not alive(keeper), "the keeper to be gone")
         assert job.run.final_status() is None

@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 
 from tfcluster.backends import load_backend
 from tfcluster.errors import UsageError
+from tfcluster.launch.bundle import source
 from tfcluster.render import render_files, render_plan
 from tfcluster.spec.loader import load_spec
 
@@ -97,10 +98,8 @@ def test_compose_values_stay_values(tmp_path):
     launch = json.loads(found["x-launch"].replace("$$", "$"))
     assert launch["roles"]["worker"]["env"]["X"] == HOSTILE
     assert launch["roles"]["worker"]["argv"][-1] == HOSTILE
-    from tfcluster import launcher
-
     content = found["configs"]["launcher"]["content"].replace("$$", "$")
-    assert content == Path(launcher.__file__).read_text()
+    assert content == source()
 
 
 def test_compose_has_one_engine(tmp_path):
