@@ -17,6 +17,7 @@ from tfcluster.backends.docker.frames import ContainerGone, Frame
 from tfcluster.backends.docker.logs import TaskReader
 from tfcluster.backends.docker.plan import plan
 from tfcluster.backends.docker.status import Ending
+from tfcluster.backends.jobend import Ends
 from tfcluster.errors import TfclusterError
 from tfcluster.launch import exits, lines
 
@@ -324,6 +325,19 @@ def test_an_engine_that_is_away_is_said_once(watched, run):
     del watched.keeper.lost["one"]
     watched.keeper.engine_lost("one", ["worker-0"], Unreachable("away again"))
     assert [event.message for event in run.events()] == ["away", "away again"]
+
+
+def test_a_launcher_that_cannot_be_told_how_the_job_ended_is_named_once(watched, run, monkeypatch):
+    def refuse(*_):
+        raise TfclusterError("worker-0: refused", evidence=["  Docker says: it is paused"])
+
+    monkeypatch.setattr(keeper, "tell", refuse)
+    ends = Ends(("worker-0",), None, decided=True)
+    for _ in range(3):
+        watched.keeper.speak(ends, ["worker-0"])
+    assert [event.message for event in run.events()] == [
+        "no launcher could be told how tasks ended: worker-0: refused Docker says: it is paused"
+    ]
 
 
 def test_a_container_that_never_ran_makes_room_without_a_failure(watched):
