@@ -104,3 +104,18 @@ def remove_volumes(engine, job) -> None:
     own = {"label": f"io.tfcluster.job={job.name}"}
     for volume in engine.api.volumes(filters=own)["Volumes"] or ():
         engine.api.remove_volume(volume["Name"], force=True)
+
+
+def containers(engine, job):
+    found = engine.api.containers(all=True, filters={"label": f"io.tfcluster.job={job.name}"})
+    return {item["Labels"].get("io.tfcluster.task", ""): item for item in found}
+
+
+def networks(engine, job):
+    return engine.api.networks(filters={"label": f"io.tfcluster.job={job.name}"})
+
+
+def alive_keeper(job) -> bool:
+    from tfcluster.backends.keeping import alive
+
+    return alive(job.run.files.read_keeper())
