@@ -117,6 +117,33 @@ def test_without_its_keeper_the_job_goes_on_and_is_read_from_the_engine(job, eng
     assert containers(engine, job) == {}
 
 
+# -- Containers without a network
+
+
+def test_a_hub_that_is_cut_off_for_good_does_not_keep_the_job_running(job):
+    job.up(job.spec("import time; print('up', flush=True); time.sleep(5)"))
+    job.says("worker-0", b"up")
+    job.task_is("ps-0", "serving")
+    job.cut_off("ps-0")
+    status = job.over()
+    assert status.state == "succeeded"
+    assert {task.task: task.exit_code for task in status.tasks} == {
+        "ps-0": 0,
+        "worker-0": 0,
+        "worker-1": 0,
+    }
+
+
+def test_a_failure_reaches_a_hub_that_is_cut_off_for_good(job):
+    job.up(job.spec("import time; print('up', flush=True); time.sleep(5); exit(7)", restarts=0))
+    job.says("worker-0", b"up")
+    job.task_is("ps-0", "serving")
+    job.cut_off("ps-0")
+    status = job.over()
+    assert (status.state, status.cause.exit_code) == ("failed", 7)
+    assert job.task("ps-0").reason.startswith(f"stopped because {status.cause.task} failed")
+
+
 # -- Commands that are killed
 
 

@@ -227,6 +227,14 @@ def test_progress_and_results_that_make_no_sense_harm_nobody(run, said):
     tables.result_text(reader.record.get("result"))
 
 
+def test_a_step_that_is_said_again_is_no_progress(run):
+    reader = TaskReader(run, "worker-0")
+    for when, step in ((1.0, 3), (2.0, 3), (3.0, 4), (9.0, 4)):
+        reader.understand(b'tfcluster-progress {"step": %d, "loss": %f}' % (step, when), when)
+    assert reader.record["progressed"] == 3.0
+    assert reader.record["progress"] == {"step": 4, "loss": 9.0}
+
+
 def test_numbers_that_json_does_not_have_are_left_out_of_the_progress(run):
     from tfcluster.backends.records import observed
 

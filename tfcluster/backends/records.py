@@ -213,7 +213,10 @@ class TaskRecord:
         if found is None:
             return
         if claimed == "progress":
-            self.later(progress=found, progressed=when)
+            before = self.record.get("progress")
+            # As launchers do: a step that is said again is no progress.
+            stands = before is not None and found.get("step") == before.get("step")
+            self.later(progress=found, progressed=self.record.get("progressed") if stands else when)
         else:
             self.update(result=found)
 
