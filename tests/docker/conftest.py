@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.contract.jobs import Job
+from tfcluster.backends.docker.containers import container_launch
+from tfcluster.launch.plan import control_address
+from tfcluster.plan import stored_plan
 
 if TYPE_CHECKING:
     from tfcluster.backends.docker.engines import Engine
@@ -81,12 +84,30 @@ class DockerJob(Job):
         self.api.disconnect_container_from_network(self.container(task), self.network)
 
     def heal(self, task: str) -> None:
+        from docker.errors import NotFound
+
         name = self.container(task)
-        self.api.connect_container_to_network(name, self.network, aliases=[name])
+        # The keeper reaches launchers without the network: the job may be over and all of it gone.
+        with contextlib.suppress(NotFound):
+            self.api.connect_container_to_network(name, self.network, aliases=[name])
 
     @property
     def network(self) -> str:
         return f"tfcluster-{self.name}"
+
+    def control_address(self, task: str) -> tuple[str, int]:
+        """Where a launcher can be reached from here; the engine has to be of this machine."""
+        details = self.api.inspect_container(self.container(task))
+        address = details["NetworkSettings"]["Networks"][self.network]["IPAddress"]
+        assert self.run is not None
+        plan = stored_plan(self.run)
+        assert plan is not None
+        return address, control_address(container_launch(plan, self.run.id), task)[1]
+
+    def inside(self, task: str, command: str) -> str:
+        """What a shell in a task's container prints."""
+        made = self.api.exec_create(self.container(task), ["sh", "-c", command])
+        return self.api.exec_start(made["Id"]).decode()
 
 
 @pytest.fixture

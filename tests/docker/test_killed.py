@@ -13,6 +13,7 @@ import pytest
 
 from tests.docker.conftest import alive_keeper, containers, networks
 from tests.launchers import until
+from tfcluster.launch.wire import ask
 
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 COUNTING = (
@@ -132,6 +133,35 @@ def test_a_hub_that_is_cut_off_for_good_does_not_keep_the_job_running(job):
         "worker-0": 0,
         "worker-1": 0,
     }
+
+
+def test_a_hub_that_is_cut_off_is_stood_in_for_and_is_the_hub_again_when_it_is_back(job, engine):
+    if not engine.is_local:
+        pytest.skip("needs an engine whose containers can be reached from here")
+    wait = "import os, time\nprint('up', flush=True)\n"
+    job.up(job.spec(wait + "while not os.path.exists('/tmp/go'): time.sleep(0.1)", restarts=0))
+    for task in ("worker-0", "worker-1"):
+        job.says(task, b"up")
+    job.task_is("ps-0", "serving")
+    address, key = job.control_address("worker-1"), job.run.files.require_key()
+
+    def seen_by(hub: str, tasks: int) -> bool:
+        try:
+            table = ask(address, key, "worker-1", {"ask": "job"})
+        except OSError:  # nobody has noticed yet that the hub is away
+            return False
+        return (table["hub"], len(table["tasks"])) == (hub, tasks)
+
+    until(lambda: seen_by("ps-0", 3), "the hub to know all tasks")
+    job.cut_off("ps-0")
+    until(lambda: seen_by("worker-0", 2), "worker-0 to stand in for the hub", 60)
+    job.heal("ps-0")
+    until(lambda: seen_by("ps-0", 3), "ps-0 to be the hub again, and to know all tasks", 60)
+    for task in ("worker-0", "worker-1"):
+        job.inside(task, "touch /tmp/go")
+    status = job.over()
+    assert status.state == "succeeded"
+    assert [(task.exit_code, task.restarts) for task in status.tasks] == [(0, 0)] * 3
 
 
 def test_a_failure_reaches_a_hub_that_is_cut_off_for_good(job):

@@ -12,11 +12,8 @@ import pytest
 
 from tests.docker.conftest import DockerJob
 from tests.launchers import until
-from tfcluster.backends.docker.containers import container_launch
-from tfcluster.launch.plan import LaunchPlan, control_address
 from tfcluster.launch.proof import CLIENT, Asker
 from tfcluster.launch.wire import ask
-from tfcluster.plan import stored_plan
 
 # Ends when it is told to, from inside its container.
 WAIT = (
@@ -40,13 +37,7 @@ class Besieged:
             job.says(task, b"up")
         job.task_is("ps-0", "serving")
         self.key = job.run.files.require_key()
-        launch = container_launch(stored_plan(job.run), job.run.id)
-        self.addresses = {task: self.address(launch, task) for task in TASKS}
-
-    def address(self, launch: LaunchPlan, task: str) -> tuple[str, int]:
-        details = self.job.api.inspect_container(self.job.container(task))
-        networks = details["NetworkSettings"]["Networks"]
-        return networks[self.job.network]["IPAddress"], control_address(launch, task)[1]
+        self.addresses = {task: job.control_address(task) for task in TASKS}
 
     def connect(self, task: str) -> socket.socket:
         return socket.create_connection(self.addresses[task], timeout=PATIENCE)
@@ -55,13 +46,9 @@ class Besieged:
         """As the launcher answers one who knows the key."""
         return ask(self.addresses[task], self.key, task, {"ask": "state"})["state"]
 
-    def inside(self, task: str, command: str) -> str:
-        made = self.job.api.exec_create(self.job.container(task), ["sh", "-c", command])
-        return self.job.api.exec_start(made["Id"]).decode()
-
     def memory(self, task: str) -> int:
         """The most that the launcher has used so far, in kB."""
-        found = self.inside(task, MEMORY).split()
+        found = self.job.inside(task, MEMORY).split()
         return max(int(word) for word in found if word.isdecimal())
 
 
@@ -75,7 +62,7 @@ def besieged(job, engine) -> Iterator[Besieged]:
     assert [made.state(task) for task in TASKS] == ["serving", "running"]
     assert LEAST_MEMORY < max(made.memory(task) for task in TASKS) < MOST_MEMORY
     for worker in ("worker-0", "worker-1"):
-        made.inside(worker, "touch /tmp/go")
+        job.inside(worker, "touch /tmp/go")
     status = job.over()
     assert status.state == "succeeded", status
     assert [(task.exit_code, task.restarts) for task in status.tasks] == [(0, 0)] * 3
