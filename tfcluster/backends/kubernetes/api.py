@@ -29,6 +29,7 @@ PLURALS = {
     "PersistentVolumeClaim": "persistentvolumeclaims",
     "Pod": "pods",
     "PodGroup": "podgroups",
+    "Secret": "secrets",
     "Service": "services",
     "Workload": "workloads",
 }
