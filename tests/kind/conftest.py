@@ -53,6 +53,6 @@ def job(tmp_path, home):
     yield made
     made.down()
     labels = f"tfcluster.io/job={made.name}"
-    kinds = "jobs,pods,services,configmaps,networkpolicies"
+    kinds = "jobs,pods,services,configmaps,secrets,networkpolicies"
     left = cluster.kubectl("get", kinds, "-n", cluster.NAMESPACE, "-l", labels, "-o", "name")
     assert left == ""

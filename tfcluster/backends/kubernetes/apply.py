@@ -134,7 +134,7 @@ def make_room(cluster: Cluster, run: Run, known_runs: set[str], gang: str | None
             f'job "{run.job}" already runs in namespace {cluster.namespace} (run {other})',
             evidence=["  it was not started from here"],
             hint="choose another name or namespace, or end it: kubectl delete "
-            f"jobs,services,configmaps,networkpolicies -l tfcluster.io/job={run.job}",
+            f"jobs,services,configmaps,secrets,networkpolicies -l tfcluster.io/job={run.job}",
         )
     names = [job["metadata"]["name"] for job in jobs]
     if names:
