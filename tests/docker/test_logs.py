@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from tfcluster.backends.docker.reports import was_stopped
 
 from tests.launchers import KEY
 from tfcluster.archive import Run
