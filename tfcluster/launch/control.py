@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from collections import OrderedDict
+from functools import partial
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from tfcluster.launch.member import Link, Links, Member
@@ -402,10 +403,13 @@ class Control(Links):
             try:
                 address = control_address(self.plan, peer)
                 made = join(address, self.key, self.task, peer)
-            except (OSError, ValueError):
-                self.post(lambda rank=rank: self.member.refused(time.monotonic(), rank))  # type: ignore[misc]
+            except (OSError, ValueError) as error:
+                self.post(partial(self.lose, rank, isinstance(error, socket.gaierror)))
                 continue
-            self.post(lambda rank=rank, made=made: self.take(rank, *made))  # type: ignore[misc]
+            self.post(partial(self.take, rank, *made))
+
+    def lose(self, rank: int, unknown: bool) -> None:
+        self.member.refused(time.monotonic(), rank, unknown)
 
     def take(self, rank: int, connection: socket.socket, session: Session) -> None:
         stream = Stream(connection, LONGEST_MESSAGE)

@@ -216,9 +216,9 @@ class Member:
             "tasks": {str(rank): doing for rank, doing in self._all_doing().items()},
         }
 
-    def refused(self, now: float, rank: int) -> None:
-        """A connection that we asked for cannot be made."""
-        self.search.refused(rank, now)
+    def refused(self, now: float, rank: int, unknown: bool = False) -> None:
+        """A connection that we asked for cannot be made; `unknown` if its host has no address."""
+        self.search.refused(rank, now, unknown)
 
     def accepted(self, now: float, rank: int, link: Link) -> None:
         """Another launcher has connected to us and shown that it is one of ours."""

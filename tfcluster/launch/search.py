@@ -9,6 +9,7 @@ from tfcluster.launch.ranks import candidates
 FIRST_PATIENCE = 3.0  # how long one candidate is tried at the start, when others may be starting
 PATIENCE = 1.0  # and later
 FIRST_RETRY, LAST_RETRY = 0.1, 1.0
+UNKNOWN_RETRY = 2.0
 PROBE_EVERY = 3.0  # a hub of higher rank asks so often whether one of lower rank is back
 MOST_PROBE = 15.0
 
@@ -46,10 +47,11 @@ class Search:
         self.retry_at, self.retry_pause = now, FIRST_RETRY
         self.try_until = now + (PATIENCE if self.found_once else FIRST_PATIENCE)
 
-    def refused(self, rank: int, now: float) -> None:
+    def refused(self, rank: int, now: float, unknown: bool) -> None:
+        """`unknown`: its name is not known yet; asking name servers often would be a storm."""
         self.connecting = False
         if rank == self.trying:
-            self.retry_at = now + self.retry_pause
+            self.retry_at = now + (UNKNOWN_RETRY if unknown else self.retry_pause)
             self.retry_pause = min(self.retry_pause * 2, LAST_RETRY)
 
     def succeeded(self) -> None:
