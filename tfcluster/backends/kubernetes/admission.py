@@ -1,9 +1,9 @@
 """How a run gets in where it has a queue: by Kueue alone, or by a Workload of its own.
 
 Where Kueue is there but does not manage pods, the keeper does what Kueue's pod integration does
-elsewhere: it asks Kueue for room for the whole run, takes the gate off the pods when the Workload is
-admitted, and stops them all when Kueue evicts it. What it has to remember is in the cluster: a later
-keeper goes on from there.
+elsewhere: it asks Kueue for room for the whole run, takes the gate off the pods when the Workload
+is admitted, and stops them all when Kueue evicts it. What it has to remember is in the cluster: a
+later keeper goes on from there.
 """
 
 from __future__ import annotations
