@@ -1,4 +1,4 @@
-"""What the control plane costs per task: real launchers of `sleep`, and ten thousand simulated ones.
+"""What the control plane costs per task: real launchers of `sleep`, and simulated ones.
 
     python benchmarks/control.py [--sizes 25,50,100,200,400] [--seconds 30] [--simulated 10000]
 
@@ -143,7 +143,8 @@ def main() -> int:
         row = found[size]
         growth = row["cpu"] / found[sizes[0]]["cpu"]
         print(
-            f"{size:8} {row['cpu']:11.3f} {growth:6.2f}x {row['late']:9.1f} s {row['memory']:5.1f} MB",
+            f"{size:8} {row['cpu']:11.3f} {growth:6.2f}x"
+            f" {row['late']:9.1f} s {row['memory']:5.1f} MB",
             flush=True,
         )
         if growth > MOST_GROWTH:
@@ -156,7 +157,8 @@ def main() -> int:
         row = simulate(options.simulated)
         print(
             f"{options.simulated} simulated: {row['mean']:.0f} messages per task,"
-            f" {row['connections']:.0f} connections at most, {row['attempts']:.1f} attempts per task"
+            f" {row['connections']:.0f} connections at most,"
+            f" {row['attempts']:.1f} attempts per task"
             f" ({row['seconds']:.0f} s)"
         )
         if row["mean"] > MOST_MESSAGES or row["connections"] > MOST_CHILDREN + 2:

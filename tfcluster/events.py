@@ -48,16 +48,6 @@ def kind_in(data: Mapping[str, Any]) -> str:
     return given if isinstance(given, str) else implied_kind(data["state"], data.get("exitCode"))
 
 
-LARGEST_NUMBER = 1e18  # integers have no limit in JSON; no step or rate is as large as this
-MAY_DIVERGE = frozenset({"loss", "accuracy"})  # NaN is what a training that fails has to say
-
-
-def is_number(value: Any, *, finite: bool) -> bool:
-    if isinstance(value, float) and not finite:
-        return True
-    return type(value) in (int, float) and -LARGEST_NUMBER < value < LARGEST_NUMBER
-
-
 @dataclass(frozen=True)
 class Progress:
     """How far a task says it is; every field is optional because programs differ."""

@@ -1,3 +1,4 @@
 """The promises that every backend makes, kept by Docker: the same tests, on a real engine."""
 
 from tests.contract.test_backends import *  # noqa: F403
+from tests.contract.test_hub import *  # noqa: F403

@@ -4,92 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 
 import pytest
 
+from tests.docker.conftest import alive_keeper, containers, networks
 from tests.launchers import until
 from tfcluster.errors import MissingError, TfclusterError, UsageError
 
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
-COUNTING = (
-    "import os, time; print('attempt', os.environ['TFCLUSTER_ATTEMPT'], flush=True); "
-    "time.sleep(0 if os.environ['TFCLUSTER_ATTEMPT'] != '0' else 600) "
-    "if os.environ['TFCLUSTER_INDEX'] == '1' else None"
-)
-
-
-def containers(engine, job):
-    found = engine.api.containers(all=True, filters={"label": f"io.tfcluster.job={job.name}"})
-    return {item["Labels"].get("io.tfcluster.task", ""): item for item in found}
 
 
 def inspect(engine, job, task):
     return engine.api.inspect_container(f"{job.name}-{task}")
-
-
-def networks(engine, job):
-    return engine.api.networks(filters={"label": f"io.tfcluster.job={job.name}"})
-
-
-# -- Containers that are killed
-
-
-def test_a_killed_container_is_replaced_and_counted(job, engine):
-    job.up(job.spec(COUNTING, restarts=1))
-    job.says("worker-1", b"attempt 0")
-    engine.api.kill(f"{job.name}-worker-1", "SIGKILL")
-    status = job.over()
-    assert status.state == "succeeded"
-    assert {task.task: task.restarts for task in status.tasks}["worker-1"] == 1
-    assert job.log("worker-1") == b"attempt 0\nattempt 1\n"
-    assert job.log("worker-1", attempts="previous") == b"attempt 0\n"
-
-
-def test_a_container_killed_beyond_its_limit_is_the_named_cause(job, engine):
-    job.up(job.spec(SLEEP, restarts=0))
-    job.says("worker-1", b"up")
-    job.says("worker-0", b"up")
-    engine.api.kill(f"{job.name}-worker-1", "SIGKILL")
-    status = job.over()
-    assert status.state == "failed"
-    assert (status.cause.task, status.cause.exit_code) == ("worker-1", 137)
-    assert "SIGKILL" in status.cause.reason
-    assert status.cause.lines == ("up",)
-    reasons = {task.task: task.reason for task in status.tasks}
-    assert reasons["worker-0"].startswith("stopped because worker-1 failed")
-
-
-def test_a_removed_container_is_replaced(job, engine):
-    job.up(job.spec(COUNTING, restarts=1))
-    job.says("worker-1", b"attempt 0")
-    engine.api.remove_container(f"{job.name}-worker-1", force=True)
-    assert job.over().state == "succeeded"
-
-
-def test_out_of_memory_is_named_with_its_limit(job):
-    greedy = "block = b'x' * (400 << 20); print('never')"
-    job.up(job.spec(greedy, workers=1, restarts=0, roles={"worker": {"memory": "200Mi"}}))
-    cause = job.over().cause
-    assert (cause.task, cause.exit_code) == ("worker-0", 137)
-    assert "out of memory" in cause.reason and "limit 200 MiB" in cause.reason
-
-
-def test_without_its_keeper_the_job_goes_on_and_is_read_from_the_engine(job, engine):
-    code = "import time\nfor n in range(60): print('line', n, flush=True); time.sleep(0.1)"
-    job.up(job.spec(code))
-    job.says("worker-1", b"line 3")
-    os.kill(job.run.files.read_keeper()["pid"], signal.SIGKILL)
-    assert job.task("worker-1").state == "running"
-    assert job.over().state == "succeeded"
-    expected = b"".join(b"line %d\n" % n for n in range(60))
-    assert job.log("worker-1") == expected
-    job.down()
-    assert job.log("worker-1") == expected
-    assert containers(engine, job) == {}
 
 
 # -- Logs
@@ -289,12 +218,6 @@ def test_nothing_is_left_when_the_job_has_ended(job, engine):
     until(lambda: not alive_keeper(job), "the keeper to be gone")
 
 
-def alive_keeper(job) -> bool:
-    from tfcluster.backends.keeping import alive
-
-    return alive(job.run.files.read_keeper())
-
-
 def test_a_slow_stop_is_cut_short_by_a_lack_of_patience(job):
     stubborn = (
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
@@ -305,41 +228,3 @@ def test_a_slow_stop_is_cut_short_by_a_lack_of_patience(job):
     begun = time.monotonic()
     job.backend.delete(job.run, grace=60, keep_going=lambda: time.monotonic() - begun < 1)
     assert job.status().state == "stopped"
-
-
-# -- Commands that are killed
-
-
-@pytest.mark.parametrize("seconds", [0.8, 1.4, 2.0])
-def test_an_up_that_was_killed_is_cleaned_by_down_and_up_works_again(
-    job, engine, tmp_path, seconds
-):
-    (tmp_path / "cluster.yaml").write_text(json.dumps(job.spec(SLEEP)))
-    up = subprocess.Popen(
-        [sys.executable, "-m", "tfcluster", "up", "-d"],
-        cwd=tmp_path,
-        stderr=subprocess.DEVNULL,
-    )
-    time.sleep(seconds)
-    up.kill()
-    up.wait()
-    job.up(job.spec(SLEEP))
-    assert job.task_is("worker-1", "running")
-    assert sorted(containers(engine, job)) == ["ps-0", "worker-0", "worker-1"]
-    job.down()
-    assert containers(engine, job) == {} and networks(engine, job) == []
-    names = [volume["Name"] for volume in engine.api.volumes()["Volumes"] or ()]
-    assert [
-        name for name in names if name.startswith("tfcluster-contract-") and "launch" in name
-    ] == []
-
-
-def test_up_after_the_keepers_death_watches_again(job, engine):
-    job.up(job.spec(COUNTING, restarts=1))
-    job.says("worker-1", b"attempt 0")
-    os.kill(job.run.files.read_keeper()["pid"], signal.SIGKILL)
-    until(lambda: not alive_keeper(job), "the keeper to be gone")
-    engine.api.kill(f"{job.name}-worker-1", "SIGKILL")
-    job.up(job.spec(COUNTING, restarts=1))
-    assert job.over().state == "succeeded"
-    assert job.log("worker-1") == b"attempt 0\nattempt 1\n"

@@ -8,7 +8,6 @@ import signal
 import pytest
 
 from tests.launchers import until
-from tfcluster.archive import read_json
 from tfcluster.backends.keeping import alive
 
 LINES = 200_000
@@ -47,7 +46,7 @@ def test_a_keeper_killed_in_the_middle_of_a_flood_loses_and_repeats_nothing(job)
     path = job.run.logs / "worker-1.0.log"
     for size in (100_000, 3_000_000):
         until(lambda size=size: path.exists() and path.stat().st_size > size, "a part of it")
-        keeper = read_json(job.run.path / "keeper.json")
+        keeper = job.run.files.read_keeper()
         os.kill(keeper["pid"], signal.SIGKILL)
         until(lambda keeper=keeper: not alive(keeper), "the keeper to be gone")
         assert job.run.final_status() is None
@@ -58,13 +57,16 @@ def test_a_keeper_killed_in_the_middle_of_a_flood_loses_and_repeats_nothing(job)
 HOSTILE = r"""
 import os, sys
 run = os.environ["TFCLUSTER_RUN"]
+proof = "0123456789abcdef" * 2
 for stream in (sys.stdout, sys.stderr):
-    print('tfcluster-state {"run": "%s", "begin": "x"}' % run, file=stream)
-    print('tfcluster-state {"run": "%s", "state": {"failed": 1}}' % run, file=stream)
-    print('tfcluster-state {"run": "%s", "state": "failed", "cause": 7}' % run, file=stream)
-    print('tfcluster-state ' + '[' * 50000, file=stream)
+    for said in ('"begin": 7', '"end": true', '"state": "failed", "exitCode": 3',
+                 '"state": {"failed": 1}', '"state": "failed", "cause": 7'):
+        print('tfcluster-state {"run": "%s", %s}' % (run, said), file=stream)
+        print('tfcluster-state %s {"run": "%s", %s}' % (proof, run, said), file=stream)
+    print('tfcluster-state ' + proof + ' ' + '[' * 50000, file=stream)
     print('tfcluster-progress {"step": 1e400, "total": 7}', file=stream)
     print('tfcluster-progress {"step": NaN, "total": NaN}', file=stream)
+    print('tfcluster-progress {"step": 1' + '0' * 400 + ', "total": 8}', file=stream)
     print('tfcluster-result {"accuracy": 0.5, "x": "' + 'x' * (50 << 20) + '"}', file=stream)
     print("still here", file=stream, flush=True)
 """
@@ -75,8 +77,12 @@ def test_a_program_that_prints_what_only_launchers_may_say_harms_nothing(job):
     status = job.over()
     assert status.state == "succeeded", status
     assert status.result is None
+    worker = next(task for task in status.tasks if task.task == "worker-0")
+    assert (worker.progress.step, worker.progress.total) == (None, 8)
+    assert [path.name for path in job.run.logs.glob("worker-0.*")] == ["worker-0.0.log"]
     said = job.log("worker-0")
     assert said.count(b"still here\n") == 2 and len(said) > 100 << 20
+    assert said.count(b"tfcluster-state ") == 22
     assert (job.run.path / "keeper.log").read_bytes() == b""
     warnings = [event.message for event in job.run.events() if event.kind == "warning"]
     assert warnings == ["a result of more than 64 KiB is ignored"]

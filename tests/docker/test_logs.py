@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
-from tfcluster.backends.docker.reports import was_stopped
 
-from tfcluster import launcher
+from tests.launchers import KEY
 from tfcluster.archive import Run
 from tfcluster.backends.docker.frames import Frame, frames_in
 from tfcluster.backends.docker.logs import TaskReader
 from tfcluster.backends.logfiles import read_logs
+from tfcluster.backends.reports import was_stopped
 from tfcluster.events import LogQuery
+from tfcluster.launch import exits, lines
 
 
 @pytest.fixture
 def run(tmp_path):
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "tasks").mkdir()
-    return Run("job", "run1", tmp_path)
+    return run_in(tmp_path)
+
+
+def run_in(folder: Path) -> Run:
+    (folder / "logs").mkdir(parents=True)
+    (folder / "tasks").mkdir()
+    (folder / "control.key").write_text(KEY.hex())
+    return Run("job", "run1", folder)
 
 
 def stamp(number: int) -> str:
@@ -31,8 +38,7 @@ def line(number: int, text: bytes, stream: str = "stdout") -> Frame:
 
 
 def state(number: int, stream: str = "stderr", **fields) -> Frame:
-    data = launcher.STATE + json.dumps({"run": "run1", **fields}).encode() + b"\n"
-    return Frame(stream, stamp(number), data)
+    return Frame(stream, stamp(number), lines.state_line(KEY, "worker-0", fields) + b"\n")
 
 
 def kept(run: Run, attempts: str = "all") -> list[tuple[int, str, bytes, bool]]:
@@ -43,19 +49,19 @@ def kept(run: Run, attempts: str = "all") -> list[tuple[int, str, bytes, bool]]:
 STREAM = [
     state(1, "stdout", begin=0),
     state(1, begin=0),
-    state(2, state="running", attempt=0, kind="running", program={"pid": 7}),
+    state(2, state="running", attempt=0, event="running", program={"pid": 7}),
     line(3, b"one\n"),
     line(4, b'tfcluster-progress {"step": 3}\n'),
     line(4, b"same time\n"),
     line(5, b"x" * (1 << 14)),
     line(5, b"y\n"),
     line(6, b"oops\n", "stderr"),
-    line(7, b"cut" + launcher.UNENDED + b"\n"),
+    line(7, b"cut" + lines.UNENDED + b"\n"),
     state(8, "stdout", begin=1),
     line(9, b"again\n"),
     state(9, begin=1),
     line(10, b"", "stderr"),
-    state(11, state="succeeded", attempt=1, exitCode=0, kind="succeeded", ended=1.0),
+    state(11, state="succeeded", attempt=1, exitCode=0, kind=exits.FINISHED, ended=1.0),
     state(12, end=True),
     line(13, b"last\n"),
     state(14, "stdout", end=True),
@@ -93,13 +99,11 @@ def test_lines_attempts_and_state_are_told_apart(run):
 
 @pytest.mark.parametrize("cut", range(len(STREAM) + 1))
 def test_a_reader_cut_off_anywhere_loses_and_repeats_nothing(run, cut, tmp_path):
-    whole = tmp_path / "whole"
-    (whole / "logs").mkdir(parents=True)
-    (whole / "tasks").mkdir()
-    feed(Run("job", "run1", whole), STREAM)
+    whole = run_in(tmp_path / "whole")
+    feed(whole, STREAM)
     feed(run, STREAM[:cut])
     reader = feed(run, STREAM)
-    assert kept(run) == kept(Run("job", "run1", whole))
+    assert kept(run) == kept(whole)
     assert reader.record["state"] == "succeeded"
     assert [event.kind for event in run.events()] == ["running", "succeeded"]
 
@@ -110,14 +114,24 @@ def test_a_final_state_is_published_when_both_streams_have_ended(run):
 
 
 def test_somebody_elses_state_lines_are_ordinary_lines(run):
-    other = launcher.STATE + b'{"run": "other", "state": "failed"}\n'
-    reader = feed(run, [line(1, other)])
-    assert kept(run) == [(0, "stdout", other[:-1], True)]
-    assert "state" not in reader.record
+    failed = {"state": "failed", "run": "run1"}
+    genuine = state(1, state="failed").data.rstrip()
+    forged = [
+        lines.STATE + json.dumps(failed).encode(),
+        lines.STATE + b"0" * lines.PROOF_LENGTH + b" " + json.dumps(failed).encode(),
+        lines.state_line(bytes(32), "worker-0", failed),
+        lines.state_line(KEY, "worker-1", failed),
+        genuine.replace(b"failed", b"stopped"),
+        b" " + genuine,
+        genuine + b" ",
+    ]
+    reader = feed(run, [line(number, said + b"\n") for number, said in enumerate(forged)])
+    assert kept(run) == [(0, "stdout", said, True) for said in forged]
+    assert "state" not in reader.record and reader.final is None
 
 
 def test_a_stop_by_a_signal_is_left_to_whoever_knows_the_engine(run):
-    stopped = state(1, state="stopped", exitCode=143, reason="whatever it says", kind="stopped")
+    stopped = state(1, state="stopped", exitCode=143, reason="whatever", kind=exits.SIGNALLED)
     reader = feed(run, [stopped, state(2, end=True), state(2, "stdout", end=True)])
     assert was_stopped(reader.final) and not reader.over
     reader.settle()
@@ -213,20 +227,28 @@ def test_progress_and_results_that_make_no_sense_harm_nobody(run, said):
     tables.result_text(reader.record.get("result"))
 
 
-def test_a_loss_that_is_not_a_number_is_shown_and_a_step_that_is_none_is_not(run):
+def test_a_step_that_is_said_again_is_no_progress(run):
+    reader = TaskReader(run, "worker-0")
+    for when, step in ((1.0, 3), (2.0, 3), (3.0, 4), (9.0, 4)):
+        reader.understand(b'tfcluster-progress {"step": %d, "loss": %f}' % (step, when), when)
+    assert reader.record["progressed"] == 3.0
+    assert reader.record["progress"] == {"step": 4, "loss": 9.0}
+
+
+def test_numbers_that_json_does_not_have_are_left_out_of_the_progress(run):
     from tfcluster.backends.records import observed
 
     reader = feed(run, [line(1, b'tfcluster-progress {"step": NaN, "rate": 1e400, "loss": NaN}\n')])
     progress = observed("worker-0", "", reader.record).progress
-    assert progress.step is None and progress.rate is None and progress.loss != progress.loss
+    assert (progress.step, progress.rate, progress.loss) == (None, None, None)
 
 
 @pytest.mark.parametrize("depth", [40, 600, 8000])
-def test_an_object_too_deep_to_be_written_down_again_is_ignored(run, depth):
+def test_of_an_object_that_is_too_deep_no_more_is_kept_than_can_be_written_down(run, depth):
     said = b"tfcluster-result " + b'{"a":' * depth + b"1" + b"}" * depth
-    reader = feed(run, [line(1, said + b"\n"), line(2, launcher.STATE + said[17:] + b"\n")])
-    assert "result" not in reader.record
-    assert len(kept(run)) == 2
+    reader = feed(run, [line(1, said + b"\n"), line(2, lines.STATE + said[17:] + b"\n")])
+    assert len(json.dumps(reader.record.get("result"))) < 100
+    assert "state" not in reader.record and len(kept(run)) == 2
 
 
 def pieces(number: int, text: bytes) -> list[Frame]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from ruamel.yaml import YAML
 
 from tfcluster.backends import load_backend
 from tfcluster.errors import UsageError
+from tfcluster.launch.bundle import source
 from tfcluster.render import render_files, render_plan
 from tfcluster.spec.loader import load_spec
 
+pytestmark = pytest.mark.usefixtures("home")  # keys of rendered jobs are made from one in there
 SCHEMA = json.loads((Path(__file__).parent / "schemas" / "compose-spec.json").read_text())
 HOSTILE = """a'b"c$(touch pwned)`touch pwned`$HOME;&|<>\\ 'TFCLUSTER_PLAN' \t é {{ x }} # * ~"""
 FAKE_DOCKER = """#!/bin/sh
@@ -97,10 +100,8 @@ def test_compose_values_stay_values(tmp_path):
     launch = json.loads(found["x-launch"].replace("$$", "$"))
     assert launch["roles"]["worker"]["env"]["X"] == HOSTILE
     assert launch["roles"]["worker"]["argv"][-1] == HOSTILE
-    from tfcluster import launcher
-
     content = found["configs"]["launcher"]["content"].replace("$$", "$")
-    assert content == Path(launcher.__file__).read_text()
+    assert content == source()
 
 
 def test_compose_has_one_engine(tmp_path):
@@ -184,6 +185,28 @@ def test_every_host_has_a_script_with_its_tasks_and_addresses(tmp_path):
     assert "--publish 10.0.0.2:2224:2224" in files["two.sh"]
     with pytest.raises(UsageError, match="2 hosts"):
         render_plan(plan, "docker")
+
+
+def test_the_scripts_of_several_hosts_share_a_key_and_a_single_script_makes_its_own(tmp_path):
+    """A job of another spec, or of another person, has another one."""
+    keys = [
+        set(re.findall(r"TFCLUSTER_KEY:-([0-9a-f]{64})", text))
+        for plan in (plan_of(tmp_path, docker=HOSTS), plan_of(tmp_path, docker=HOSTS, shm="1Gi"))
+        for text in render_files(plan, "docker").values()
+    ]
+    assert keys[0] == keys[1] != keys[2] == keys[3]
+    assert [len(found) for found in keys] == [1] * 4
+    single = render_plan(plan_of(tmp_path), "docker")
+    assert re.search("[0-9a-f]{64}", single) is None
+    run_with_fake(single, tmp_path)
+    sent = (tmp_path / "record.input").read_text()
+    assert re.match("[0-9a-f]{64}", sent[sent.index("\n}\n") + 3 :])
+
+
+def test_compose_takes_another_key_from_its_environment(tmp_path):
+    services = compose_of(plan_of(tmp_path))["services"].values()
+    keys = {service["environment"]["TFCLUSTER_KEY"] for service in services}
+    assert len(keys) == 1 and re.fullmatch(r"\$\{TFCLUSTER_KEY:-[0-9a-f]{64}\}", keys.pop())
 
 
 def test_rendering_is_stable(tmp_path):

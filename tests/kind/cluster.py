@@ -11,7 +11,7 @@ from typing import Any
 from tfcluster.backends.kubernetes.rbac import render_rbac
 
 CONTEXT = os.environ.get("TFCLUSTER_KIND_CONTEXT", "kind-tfc")
-NAMESPACE = "tfcluster-tests"
+NAMESPACE = os.environ.get("TFCLUSTER_KIND_NAMESPACE", "tfcluster-tests")
 IMAGE = "python:3.11-slim"
 
 

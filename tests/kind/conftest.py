@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from tests.contract.jobs import Job
 from tests.kind import cluster
+from tests.kind.jobs import ClusterJob
 
 ENABLE = "TFCLUSTER_KIND_TESTS=1 python -m pytest tests/kind"
 
@@ -49,10 +49,7 @@ def home(tmp_path, monkeypatch, tester):
 
 @pytest.fixture
 def job(tmp_path, home):
-    made = Job("kubernetes", tmp_path)
+    made = ClusterJob(tmp_path)
     yield made
     made.down()
-    labels = f"tfcluster.io/job={made.name}"
-    kinds = "jobs,pods,services,configmaps,networkpolicies"
-    left = cluster.kubectl("get", kinds, "-n", cluster.NAMESPACE, "-l", labels, "-o", "name")
-    assert left == ""
+    assert made.leftovers() == ""

@@ -71,7 +71,7 @@ def test_tasks_of_a_drained_node_go_on_elsewhere_and_it_is_nobodys_failure(job, 
     job.says("worker-1", b"attempt 0")
     wanted = ("get", "pod", "-n", cluster.NAMESPACE, pod_of("worker-1"), "-o", "json")
     cordoned.append(json.loads(cluster.kubectl(*wanted))["spec"]["nodeName"])
-    chosen = "--pod-selector=tfcluster.io/job=contract"
+    chosen = f"--pod-selector=tfcluster.io/run={job.run.id}"
     cluster.kubectl("drain", *cordoned, "--delete-emptydir-data", "--timeout=90s", chosen)
     until(lambda: job.status().over, "the job to be over", timeout=120)
     assert job.status().state == "succeeded", job.status()

@@ -15,9 +15,10 @@ from tests.contract.jobs import Job
 from tests.kind import cluster, kueue
 from tests.launchers import until
 from tfcluster.backends import keeping
+from tfcluster.backends.kubernetes.render import render_kubernetes
 from tfcluster.backends.kubernetes.state import seconds
-from tfcluster.errors import MissingError, WaitTimeout
-from tfcluster.render import render_plan
+from tfcluster.errors import MissingError, TfclusterError, WaitTimeout
+from tfcluster.launch import exits
 
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 TURNS = (
@@ -178,12 +179,39 @@ def test_a_job_of_the_same_name_from_elsewhere_is_left_alone(job, tmp_path, monk
         other.up(other.spec(SLEEP))
     monkeypatch.setenv("TFCLUSTER_HOME", str(tmp_path / "home"))
     assert job.task("worker-0").state == "running"
+    (secret,) = cluster.listed("secrets", "tfcluster.io/job=contract")
+    assert secret["metadata"]["labels"]["tfcluster.io/run"] == job.run.id
+
+
+@pytest.fixture
+def foreign_secret():
+    own = ("secret", "contract-control", "-n", cluster.NAMESPACE)
+    cluster.kubectl("create", own[0], "generic", *own[1:], "--from-literal=theirs=1")
+    yield lambda: json.loads(cluster.kubectl("get", *own, "-o", "json"))
+    cluster.kubectl("delete", *own)
+
+
+def test_a_secret_of_somebody_else_is_neither_used_nor_deleted(job, foreign_secret):
+    before = foreign_secret()
+    with pytest.raises(TfclusterError, match='Secret "contract-control" is there already'):
+        job.up(job.spec(SLEEP))
+    assert foreign_secret() == before
+
+
+def test_a_task_that_cannot_hear_of_the_end_ends_by_its_rule_though_no_pod_follows(job):
+    job.up(job.spec("import time; print('up', flush=True); time.sleep(4)", restarts=0))
+    job.says("worker-1", b"up")
+    job.pause("ps-0")
+    status = job.over(180)
+    assert status.state == "succeeded", status
+    ps = next(task for task in status.tasks if task.task == "ps-0")
+    assert (ps.exit_code, ps.kind) == (0, exits.JOB_DONE)
 
 
 def test_what_is_applied_is_what_is_rendered_byte_for_byte(job):
     made = job.up(job.spec(SLEEP))
     applied = (job.run.path / "manifests.yaml").read_text()
-    assert applied == render_plan(made.plan, "kubernetes")
+    assert applied == render_kubernetes(made.plan, job.run.files.require_key())
     # Exits 1 if the live objects differ from the text.
     difference = ("diff", "--server-side", "--field-manager=tfcluster", "-n", cluster.NAMESPACE)
     assert cluster.kubectl(*difference, "-f", "-", stdin=applied) == ""
@@ -202,7 +230,7 @@ def test_a_run_whose_context_is_gone_can_be_ended(job, monkeypatch, tmp_path):
     assert job.status().state == "stopped"
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
     cluster.kubectl(
-        *("delete", "jobs,services,configmaps,networkpolicies", "-n", cluster.NAMESPACE),
+        *("delete", "jobs,services,configmaps,secrets,networkpolicies", "-n", cluster.NAMESPACE),
         *("-l", "tfcluster.io/job=contract"),
     )
     until(lambda: not cluster.phases("contract"), "the pods to be gone", timeout=60)

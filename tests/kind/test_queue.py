@@ -63,7 +63,7 @@ def jobs(tmp_path, home, managed, rights):
     yield make
     for job in made:
         job.down()
-    kinds = "jobs,pods,services,configmaps,networkpolicies"
+    kinds = "jobs,pods,services,configmaps,secrets,networkpolicies"
     left = ("get", kinds, "-n", kueue.NAMESPACE, "-l", "tfcluster.io/job", "-o", "name")
     assert cluster.kubectl(*left) == ""
     until(lambda: kueue.workloads() == [], "Kueue to have forgotten the jobs", timeout=60)

@@ -45,7 +45,7 @@ def tfcluster(tmp_path, tester):
     yield cli
     cli("down", "--all")
     labels = "tfcluster.io/job=mnist"
-    kinds = "jobs,services,configmaps,networkpolicies"
+    kinds = "jobs,services,configmaps,secrets,networkpolicies"
     cluster.kubectl("delete", kinds, "-n", cluster.NAMESPACE, "-l", labels)
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import yaml
 
+from tests.launchers import KEY
 from tfcluster.backends.kubernetes.plan import plan
 from tfcluster.backends.kubernetes.yaml_text import flow
 from tfcluster.plan import Plan
@@ -29,7 +31,13 @@ def plan_of(spec: dict[str, Any] | str) -> Plan:
 
 
 def rendered(spec: dict[str, Any] | str, target: str = "kubernetes") -> str:
-    return render_plan(plan_of(spec), target)
+    return rendered_plan(plan_of(spec), target)
+
+
+def rendered_plan(plan: Plan, target: str = "kubernetes") -> str:
+    """With the same key whoever renders."""
+    with mock.patch("tfcluster.render.user_key", return_value=KEY):
+        return render_plan(plan, target)
 
 
 def documents(text: str) -> list[dict[str, Any]]:

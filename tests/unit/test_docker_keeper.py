@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from dataclasses import replace
 
 import pytest
 
-from tests.launchers import until
+from tests.launchers import KEY, until
 from tests.unit.specs import load
-from tfcluster import launcher
 from tfcluster.archive import Run
 from tfcluster.backends.docker import follow, keeper, logs
 from tfcluster.backends.docker.decisions import Container, Seen, Step, decide, is_killed, state_of
@@ -19,7 +17,9 @@ from tfcluster.backends.docker.frames import ContainerGone, Frame
 from tfcluster.backends.docker.logs import TaskReader
 from tfcluster.backends.docker.plan import plan
 from tfcluster.backends.docker.status import Ending
+from tfcluster.backends.jobend import Ends
 from tfcluster.errors import TfclusterError
+from tfcluster.launch import exits, lines
 
 ENDED = Seen(Container.ENDED, 137, restarts=1)
 STOPPED = replace(ENDED, exit_code=143, announced="stopped", stopped=True)
@@ -65,7 +65,13 @@ TABLE = [
     (replace(GONE, engine_restarted=True, restarts=0), Step.BRING_BACK),
     (replace(STOPPED, engine_restarted=True, restarts=0), Step.BRING_BACK),
     (STOPPED, Step.WAIT),
-    (replace(STOPPED, waited=True), Step.PUBLISH),
+    # A signal that no engine's shutdown explains is a killed launcher that found time to say so.
+    (replace(STOPPED, waited=True), Step.REPLACE),
+    (replace(STOPPED, waited=True, restarts=0), Step.FAIL),
+    (replace(STOPPED, waited=True, failures=1), Step.FAIL),
+    (replace(STOPPED, waited=True, restart_on=(1,)), Step.FAIL),
+    (replace(STOPPED, waited=True, restart_on=(143,)), Step.REPLACE),
+    (replace(GONE, announced="stopped", stopped=True, waited=True), Step.REPLACE),
     (Seen(Container.NEVER_RAN, 125, restarts=0), Step.BRING_BACK),
 ]
 
@@ -99,6 +105,7 @@ def test_exit_codes_stand_for_states():
 def run(tmp_path):
     (tmp_path / "logs").mkdir()
     (tmp_path / "tasks").mkdir()
+    (tmp_path / "control.key").write_text(KEY.hex())
     return Run("job", "run1", tmp_path)
 
 
@@ -107,13 +114,12 @@ def frame(number: int, data: bytes, stream: str = "stdout") -> Frame:
 
 
 def report(number: int, stream: str = "stderr", **fields) -> Frame:
-    text = json.dumps({"run": "run1", **fields}).encode()
-    return frame(number, launcher.STATE + text + b"\n", stream)
+    return frame(number, lines.state_line(KEY, "worker-0", fields) + b"\n", stream)
 
 
 LINES = [frame(number, b"line %d\n" % number) for number in range(100, 200)]
 LAST_WORDS = [
-    report(300, state="succeeded", exitCode=0, reason="finished"),
+    report(300, state="succeeded", kind=exits.FINISHED, exitCode=0, reason="finished"),
     report(301, end=True),
     report(301, "stdout", end=True),
 ]
@@ -291,6 +297,27 @@ def test_a_launcher_that_failed_without_a_word_is_the_named_cause(watched, monke
     assert watched.asked == []
 
 
+def test_a_launcher_that_somebody_stopped_is_replaced_after_a_while_and_then_fails(
+    watched, monkeypatch
+):
+    stop = report(300, state="stopped", kind=exits.SIGNALLED, exitCode=143, reason="stopped")
+    log = [report(1, state="running"), *LINES, stop, *LAST_WORDS[1:]]
+    FakeEngine(monkeypatch, log, Ending(143, "its container was killed"))
+    watched.look("exited")
+    watched.look("exited")
+    assert watched.asked == [] and not watched.reader.over
+    monkeypatch.setattr(keeper, "DOUBT", -1)
+    watched.keeper.doubts.clear()
+    watched.look("exited")
+    assert watched.asked == ["remove_container", "create", "start"]
+    watched.reader.update(failures=1)
+    watched.reader.final = lines.read_state(KEY, "worker-0", stop.data.rstrip())
+    watched.look("exited")
+    record = watched.reader.record
+    assert (record["state"], record["kind"]) == ("failed", exits.LAUNCHER_KILLED)
+    assert "SIGTERM" in record["reason"]
+
+
 def test_an_engine_that_is_away_is_said_once(watched, run):
     for _ in range(3):
         watched.keeper.engine_lost("one", ["worker-0"], Unreachable("away"))
@@ -298,6 +325,19 @@ def test_an_engine_that_is_away_is_said_once(watched, run):
     del watched.keeper.lost["one"]
     watched.keeper.engine_lost("one", ["worker-0"], Unreachable("away again"))
     assert [event.message for event in run.events()] == ["away", "away again"]
+
+
+def test_a_launcher_that_cannot_be_told_how_the_job_ended_is_named_once(watched, run, monkeypatch):
+    def refuse(*_):
+        raise TfclusterError("worker-0: refused", evidence=["  Docker says: it is paused"])
+
+    monkeypatch.setattr(keeper, "tell", refuse)
+    ends = Ends(("worker-0",), None, decided=True)
+    for _ in range(3):
+        watched.keeper.speak(ends, ["worker-0"])
+    assert [event.message for event in run.events()] == [
+        "no launcher could be told how tasks ended: worker-0: refused Docker says: it is paused"
+    ]
 
 
 def test_a_container_that_never_ran_makes_room_without_a_failure(watched):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.records import tasks
@@ -48,6 +48,7 @@ def status_of(progress: dict[str, Any], result: dict[str, Any]) -> JobStatus:
     return JobStatus.from_dict({**data, "result": result})
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SAID, SAID)
 def test_a_status_is_json_and_can_be_shown_whatever_a_program_printed(progress, result):
     status = status_of(progress, result)

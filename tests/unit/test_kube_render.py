@@ -20,11 +20,14 @@ from tests.unit.kube import (
     plan_of,
     pod_of,
     rendered,
+    rendered_plan,
     task_of,
 )
-from tfcluster import launcher
 from tfcluster.errors import UsageError
+from tfcluster.launch import exits
+from tfcluster.launch.plan import control_address, program_argv, program_env
 from tfcluster.plan import filled_task
+from tfcluster.render import render_plan
 
 SPECS = sorted(path for path in GOLDEN.glob("*.yaml") if path.name.count(".") == 1)
 LAUNCHER = re.compile(r"(  launcher.py: \|\n)(?:(?:    .*)?\n)+?(?=---\n)")
@@ -60,8 +63,17 @@ def test_manifests_follow_the_schemas_of_kubernetes(path, version):
             kubernetes_validate.validate(doc, version, strict=True)
 
 
-def test_rendering_twice_gives_the_same_text():
-    assert rendered(SMALL) == rendered(SMALL)
+def test_rendering_twice_gives_the_same_text(tmp_path, monkeypatch):
+    monkeypatch.setenv("TFCLUSTER_HOME", str(tmp_path))
+    plan = plan_of(SMALL)
+    assert render_plan(plan, "kubernetes") == render_plan(plan, "kubernetes")
+
+
+def test_the_key_is_in_the_secret_and_nowhere_else():
+    text = rendered(SMALL)
+    key = found(documents(text), "Secret")["stringData"]["control.key"]
+    assert len(bytes.fromhex(key)) == 32
+    assert text.count(key) == 1
 
 
 def test_names_resolve_and_fit_together():
@@ -74,22 +86,21 @@ def test_names_resolve_and_fit_together():
         assert pod["spec"]["subdomain"] == service["metadata"]["name"]
         assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
         sources = pod["spec"]["volumes"][0]["projected"]["sources"]
-        names = [source["configMap"]["name"] for source in sources]
+        names = [next(iter(source.values()))["name"] for source in sources]
         assert names == [
             "small-launcher",
             found(docs, "ConfigMap", f"small-{role}-")["metadata"]["name"],
+            found(docs, "Secret")["metadata"]["name"],
         ]
 
 
 def test_a_launcher_in_a_pod_finds_the_same_task_as_the_plan():
     plan = plan_of({**SMALL, "args": ["--hosts=$(WORKER_HOSTS)", "--index=$(INDEX)"]})
-    from tfcluster.render import render_plan
-
-    launch = launch_of(documents(render_plan(plan, "kubernetes")), "worker")
+    launch = launch_of(documents(rendered_plan(plan)), "worker")
     task = filled_task(plan.launch(plan.site["run"]), plan.role("worker"), 1)
-    assert launcher.program_argv(launch, "worker", 1) == list(task.argv)
-    assert launcher.program_env(launch, "worker", 1) == task.env
-    assert launcher.control_address(launch, "ps-0") == ("small-ps-0.small", 2223)
+    assert program_argv(launch, "worker", 1) == list(task.argv)
+    assert program_env(launch, "worker", 1) == task.env
+    assert control_address(launch, "ps-0") == ("small-ps-0.small", 2223)
 
 
 def test_gpus_are_limits_on_the_roles_that_ask_and_masked_elsewhere():
@@ -117,9 +128,7 @@ def test_any_gpu_resource_and_claims_by_dynamic_allocation():
 
 def test_a_claim_of_the_jobs_own_holds_a_folder_for_every_run():
     plan = plan_of({**SMALL, "kubernetes": {"storage": {"size": "1Gi"}}})
-    from tfcluster.render import render_plan
-
-    docs = documents(render_plan(plan, "kubernetes"))
+    docs = documents(rendered_plan(plan))
     claim = found(docs, "PersistentVolumeClaim")
     assert claim["spec"]["resources"] == {"requests": {"storage": "1Gi"}}
     assert "tfcluster.io/run" not in claim["metadata"]["labels"]
@@ -208,9 +217,7 @@ def test_a_launchers_last_word_is_not_retried_and_a_killed_one_is():
     assert ignore["action"] == "Ignore"
     assert final["action"] == "FailIndex"
     assert {137, 143} <= set(final["onExitCodes"]["values"])
-    assert not {1, launcher.EXIT_KILLED, launcher.EXIT_PEER_FAILED} & set(
-        final["onExitCodes"]["values"]
-    )
+    assert not {1, exits.EXIT_KILLED, exits.EXIT_PEER_FAILED} & set(final["onExitCodes"]["values"])
 
 
 def test_of_the_ways_to_be_killed_only_those_worth_a_restart_replace_a_pod():
@@ -303,7 +310,7 @@ def test_values_stay_values_whatever_they_are(value, argument, label):
         },
     }
     docs = documents(rendered(spec))
-    assert len(docs) == 7
+    assert len(docs) == 8
     launch = launch_of(docs, "worker")["roles"]["worker"]
     assert launch["argv"] == spec["command"]
     assert launch["env"]["V"] == spec["env"]["V"]

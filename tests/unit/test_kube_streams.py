@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import random
 
 import pytest
 
 from tests.launchers import until
 from tests.unit.fake_kube import FakeApi
-from tfcluster import launcher
 from tfcluster.archive import create_run
 from tfcluster.backends.kubernetes import logs
 from tfcluster.backends.kubernetes.api import ApiError, Unreachable
 from tfcluster.backends.kubernetes.logs import Follower, PodReader, parse_line
 from tfcluster.backends.kubernetes.watch import watched
+from tfcluster.launch.lines import UNENDED, state_line
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -182,7 +181,7 @@ def test_a_new_reader_goes_on_where_the_killed_one_ended(api, run):
 
 
 def state(run, **content) -> bytes:
-    return launcher.STATE + json.dumps({"run": run.id, **content}).encode() + b"\n"
+    return state_line(run.files.require_key(), "worker-0", content) + b"\n"
 
 
 def test_attempts_and_states_are_told_from_the_stream(api, run):
@@ -197,7 +196,7 @@ def test_attempts_and_states_are_told_from_the_stream(api, run):
         state(run, state="running", attempt=1, reason=""),
         b"second\n",
         b'tfcluster-progress {"step": 3}\n',
-        b"no end" + launcher.UNENDED + b"\n",
+        b"no end" + UNENDED + b"\n",
     ]
     for number, line in enumerate(script):
         api.say("pod", stamp(number), line)

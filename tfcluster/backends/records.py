@@ -189,18 +189,21 @@ class TaskRecord:
         self.run.files.write_task(self.task, self.record)
         self.written, self.dirty = time.monotonic(), False
 
-    def understand(self, line: bytes, when: float | None = None) -> None:
-        """Take up what a line of the program says; `when` it did, if not just now."""
+    def understand(self, line: bytes, when: float | None = None, *, whole: bool = True) -> None:
+        """Take up what a line of the program says; `when` it did, if not just now.
+
+        If it is not whole, this is the beginning of a line that is too long to be kept in one.
+        """
         claimed = claim_in(line)
         if claimed:
-            self.take_claim(claimed, line, when or time.time())
+            self.take_claim(claimed, line if whole else None, when or time.time())
         elif line and not line.startswith(b"tfcluster:"):
             self.lines.append(line[:500].decode("utf-8", "replace").rstrip("\r"))
 
-    def take_claim(self, claimed: str, line: bytes, when: float) -> None:
+    def take_claim(self, claimed: str, line: bytes | None, when: float) -> None:
         """A program's progress or result, if it is sound and of a size that can be kept."""
-        said = line.partition(b" ")[2]
-        if len(said) > lines.MOST_OBJECT:
+        said = b"" if line is None else line.partition(b" ")[2]
+        if line is None or len(said) > lines.MOST_OBJECT:
             if claimed not in self.warned:
                 self.warned.add(claimed)
                 words = f"a {claimed} of more than {lines.MOST_OBJECT >> 10} KiB is ignored"
@@ -210,7 +213,10 @@ class TaskRecord:
         if found is None:
             return
         if claimed == "progress":
-            self.later(progress=found, progressed=when)
+            before = self.record.get("progress")
+            # As launchers do: a step that is said again is no progress.
+            stands = before is not None and found.get("step") == before.get("step")
+            self.later(progress=found, progressed=self.record.get("progressed") if stands else when)
         else:
             self.update(result=found)
 

@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 from collections import OrderedDict
-from typing import Any, Callable, Dict, List, Optional, Set
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from tfcluster.launch.member import Link, Links, Member
 from tfcluster.launch.messages import check_cause
@@ -28,6 +28,7 @@ from tfcluster.launch.wire import Stream, join
 
 HELLO_SECONDS = 3.0  # by then a connection has shown its proof
 CLIENT_SECONDS = 15.0  # commands ask and go
+HUB_SECONDS = 1.0  # by then the hub has answered a question, or we do
 MOST_STRANGERS = 64  # connections without proof; the oldest make room for new ones
 MOST_CLIENTS = 64
 CALM, BUSY = 1.0, 0.1  # seconds between two looks at the clock
@@ -94,6 +95,7 @@ class Control(Links):
         self.posted: "queue.SimpleQueue[Callable[[], None]]" = queue.SimpleQueue()
         self.wanted: "queue.SimpleQueue[int]" = queue.SimpleQueue()
         self.visitors: "OrderedDict[Stream, Visitor]" = OrderedDict()
+        self.unanswered: List[Tuple[float, Callable[[Dict[str, Any]], None]]] = []
         self.listener: Optional[socket.socket] = None
         self.accept_again: Optional[float] = None
         self.waker, self.woken = socket.socketpair()
@@ -220,7 +222,7 @@ class Control(Links):
         waits = member.gather_until is not None or member.leaving_since is not None
         seeks = member.parent is None and not member.is_hub
         decides = member.facts.cause is not None and member.facts.verdict is None
-        return BUSY if waits or seeks or decides else CALM
+        return BUSY if waits or seeks or decides or self.unanswered else CALM
 
     def run_posted(self) -> None:
         while True:
@@ -235,6 +237,7 @@ class Control(Links):
         self.member.tick(now)
         if self.member.may_leave(now):
             self.may_go.set()
+        self.answer_for_hub(now)
         for stream, visitor in list(self.visitors.items()):
             if now > visitor.until:
                 self.turn_away(stream)
@@ -345,12 +348,7 @@ class Control(Links):
         session, stream, now = visitor.session, visitor.stream, time.monotonic()
         told = message.get("tell")
         if message.get("ask") == "job":
-
-            def reply(table: Dict[str, Any]) -> None:
-                if stream.open:
-                    stream.write(session.seal(self.with_names(table)))
-
-            self.member.query(reply)
+            self.pass_question(visitor.session, stream)
             return
         if told == "restart":
             self.hear("restart", None)
@@ -365,6 +363,24 @@ class Control(Links):
             stream.write(session.seal({"error": "this launcher does not know that message"}))
             return
         stream.write(session.seal(self.describe()))
+
+    def pass_question(self, session: Session, stream: Stream) -> None:
+        """What every task is doing: the hub's answer, or our own while the hub is silent."""
+        answered: List[bool] = []
+
+        def reply(table: Dict[str, Any]) -> None:
+            if stream.open and not answered:
+                answered.append(True)
+                stream.write(session.seal(self.with_names(table)))
+
+        self.unanswered.append((time.monotonic() + HUB_SECONDS, reply))
+        self.member.query(reply)
+
+    def answer_for_hub(self, now: float) -> None:
+        late = [reply for until, reply in self.unanswered if now > until]
+        self.unanswered = [entry for entry in self.unanswered if now <= entry[0]]
+        for reply in late:
+            reply(self.member.table())
 
     def pass_on(self, kind: str, value: Any) -> None:
         """What the member says, in the words of tasks instead of ranks."""

@@ -1,7 +1,7 @@
 """Lines with a meaning in a task's output: progress and results of programs, states of launchers.
 
 A program's lines are its own word and are checked for type and size. A launcher's state lines carry
-a proof made with the run's key, so that no program can print one that is believed.
+a proof made with the run's key, so that nothing that a program happens to print is taken for one.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ killed, so a program that has ended is never started again, however little of it
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 from enum import Enum
 
@@ -79,3 +80,11 @@ def decide(seen: Seen) -> Step:
 def state_of(code: int) -> str:
     """The final state that a launcher's own exit code stands for."""
     return {0: "succeeded", EXIT_PEER_FAILED: "stopped"}.get(code, "failed")
+
+
+def words_of(seen: Seen, ending: str) -> str:
+    """Why a container ended whose launcher did not mean to; `ending` is how the engine saw it."""
+    if not seen.stopped:
+        return ending
+    name = signal.Signals(seen.code - 128).name if 128 < seen.code < 160 else "a signal"
+    return f"its launcher was told to stop by {name}, and not by tfcluster"

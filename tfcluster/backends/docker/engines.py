@@ -173,6 +173,11 @@ def refusal(engine: Engine, said: str, doing: str) -> TfclusterError:
     return TfclusterError(f"{prefix}refused{where}", evidence=evidence)
 
 
+def in_one_line(error: TfclusterError) -> str:
+    """An error with what the engine said, for an event or a reason."""
+    return " ".join([error.message, *(line.strip() for line in error.evidence)])
+
+
 REFUSALS = (
     (
         r"could not select device driver",

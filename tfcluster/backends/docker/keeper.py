@@ -15,8 +15,8 @@ from typing import Any
 
 from tfcluster.archive import Run
 from tfcluster.backends.docker.containers import container_of
-from tfcluster.backends.docker.decisions import Container, Seen, Step, decide, state_of
-from tfcluster.backends.docker.engines import Engine, Unreachable
+from tfcluster.backends.docker.decisions import Container, Seen, Step, decide, state_of, words_of
+from tfcluster.backends.docker.engines import Engine, Unreachable, in_one_line
 from tfcluster.backends.docker.exec import tell
 from tfcluster.backends.docker.follow import Follower
 from tfcluster.backends.docker.lifecycle import create, remove_container, start
@@ -51,6 +51,7 @@ class Keeper:
         required = [task for task in plan.task_names if task.rpartition("-")[0] in plan.success]
         self.watch = JobWatch(required, plan.stop_grace)
         self.back: set[str] = set()  # hosts whose engine was away at the last look
+        self.untold = ""  # why no launcher could be told, as it was said last
 
     @property
     def open(self) -> list[str]:
@@ -114,9 +115,9 @@ class Keeper:
         elif step is Step.CONCLUDE:
             self.conclude(task, seen.code, ending.words)
         elif step is Step.FAIL:
-            self.fail(task, seen.code, words_of(seen, ending))
+            self.fail(task, seen.code, words_of(seen, ending.words))
         else:
-            self.replace(task, engine, container, seen, step, words_of(seen, ending))
+            self.replace(task, engine, container, seen, step, words_of(seen, ending.words))
 
     def is_being_read(self, task: str, engine: Engine, container: dict[str, Any] | None) -> bool:
         """Whether more will be known of a task than now; starts to read what is not read yet."""
@@ -201,8 +202,7 @@ class Keeper:
         except Unreachable:
             return  # tried again at the next look
         except TfclusterError as error:
-            evidence = " ".join(line.strip() for line in error.evidence)
-            words = f"{reason}, and cannot be replaced: {error.message} {evidence}"
+            words = f"{reason}, and cannot be replaced: {in_one_line(error)}"
             self.fail(task, seen.code, words)
 
     def conclude(self, task: str, code: int, words: str) -> None:
@@ -254,10 +254,12 @@ class Keeper:
             try:
                 for message in ends.messages():
                     tell(self.engines[self.hosts[peer]], self.plan, peer, message)
+                self.untold = ""
                 return
             except TfclusterError as error:
-                words = error.message
-        if words:
+                words = in_one_line(error)
+        if words and words != self.untold:
+            self.untold = words
             self.run.note("warning", f"no launcher could be told how tasks ended: {words}")
 
     # -- The end
@@ -273,14 +275,6 @@ class Keeper:
         status = run_status(self.run, self.plan, records)
         self.run.note(status.state, "", data=status.result)
         self.run.settle(status)
-
-
-def words_of(seen: Seen, ending: Ending) -> str:
-    """Why a container ended whose launcher did not decide to end."""
-    if not seen.stopped:
-        return ending.words
-    name = signal.Signals(seen.code - 128).name if 128 < seen.code < 160 else "a signal"
-    return f"its launcher was told to stop by {name}, and not by tfcluster"
 
 
 def main(path: str) -> int:

@@ -121,19 +121,22 @@ class TaskReader(TaskRecord):
         if report is not None:
             self.take_report(frame, report)
         elif line.endswith(UNENDED):
-            self.take_line(frame, line[: -len(UNENDED)], b"P", continued)
+            self.take_line(frame, line[: -len(UNENDED)], b"P", begins=not continued)
         else:
-            self.take_line(frame, line, b"F" if whole else b"P", continued)
+            flag = b"F" if whole else b"P"
+            self.take_line(frame, line, flag, begins=not continued, whole=whole)
 
     # -- What lines mean
 
-    def take_line(self, frame: Frame, line: bytes, flag: bytes, continued: bool) -> None:
+    def take_line(
+        self, frame: Frame, line: bytes, flag: bytes, *, begins: bool, whole: bool = True
+    ) -> None:
         place = self.positions[frame.stream]
         if place.stamp == frame.stamp and self.skipped[frame.stream] < place.count:
             self.skipped[frame.stream] += 1  # taken in before the stream was opened again
             return
-        if not continued:
-            self.understand(line)
+        if begins:
+            self.understand(line, whole=whole)
         head = f"{frame.stamp} {frame.stream} ".encode()
         write_all(self.file(place.attempt), head + flag + b" " + line + b"\n")
         if place.stamp == frame.stamp:

@@ -65,11 +65,26 @@ def remove(
     """Delete everything with these labels except the objects at these paths."""
     kept = set(keep)
     found = [path for path, _ in owned(cluster, selector, gang)]
-    job = selector.partition("tfcluster.io/job=")[2].partition(",")[0]
-    # Secrets are not listed: whoever may list them may read all of the namespace's.
-    for path in (*found, cluster.path("Secret", f"{job}-control")):
+    for path in (*found, *secrets_of(cluster, selector)):
         if path not in kept:
             cluster.delete(path)
+
+
+def secrets_of(cluster: Cluster, selector: str) -> list[str]:
+    """The path of the job's Secret, if it carries these labels.
+
+    Secrets are not listed: whoever may list them may read all of the namespace's.
+    """
+    wanted = [part.partition("=") for part in selector.split(",")]
+    name = f"{wanted[0][2]}-control"
+    labels = cluster.labels_of("Secret", name)
+    if labels is None:
+        return []
+    for key, _, value in wanted:
+        equal = labels.get(key.removesuffix("!")) == value
+        if equal == key.endswith("!"):
+            return []
+    return [cluster.path("Secret", name)]
 
 
 def pods_of(cluster: Cluster, selector: str) -> list[dict[str, Any]]:
@@ -134,7 +149,7 @@ def make_room(cluster: Cluster, run: Run, known_runs: set[str], gang: str | None
             f'job "{run.job}" already runs in namespace {cluster.namespace} (run {other})',
             evidence=["  it was not started from here"],
             hint="choose another name or namespace, or end it: kubectl delete "
-            f"jobs,services,configmaps,networkpolicies -l tfcluster.io/job={run.job}",
+            f"jobs,services,configmaps,secrets,networkpolicies -l tfcluster.io/job={run.job}",
         )
     names = [job["metadata"]["name"] for job in jobs]
     if names:
@@ -145,11 +160,14 @@ def make_room(cluster: Cluster, run: Run, known_runs: set[str], gang: str | None
 def ensure_free(cluster: Cluster, docs: Iterable[dict[str, Any]], run: Run) -> None:
     """Refuse to take over an object that is not ours, such as a Service of the same name."""
     for doc in docs:
-        if doc["kind"] not in ("Service", "Job", "NetworkPolicy"):
+        if doc["kind"] == "Secret":
+            labels = cluster.labels_of("Secret", doc["metadata"]["name"])
+        elif doc["kind"] in ("Service", "Job", "NetworkPolicy"):
+            found = cluster.get(cluster.path_of(doc))
+            labels = found and (found["metadata"].get("labels") or {})
+        else:
             continue
-        found = cluster.get(cluster.path_of(doc))
-        labels = (found or {"metadata": {}})["metadata"].get("labels") or {}
-        if found is not None and labels.get("tfcluster.io/job") != run.job:
+        if labels is not None and labels.get("tfcluster.io/job") != run.job:
             raise TfclusterError(
                 f'{doc["kind"]} "{doc["metadata"]["name"]}" is there already, and not ours',
                 hint=f'choose another name for the job than "{run.job}", or another namespace',

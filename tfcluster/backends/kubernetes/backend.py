@@ -14,11 +14,7 @@ from typing import TYPE_CHECKING
 from tfcluster.archive import Run, runs_of
 from tfcluster.backends import Backend
 from tfcluster.backends.keeping import sole_reader, stale, start_keeper, stop_keeper, watched
-from tfcluster.backends.kubernetes.run import (
-    documents,
-    obstacle_of,
-    selector_of,
-)
+from tfcluster.backends.kubernetes.run import documents, is_slow, obstacle_of, selector_of
 from tfcluster.backends.kubernetes.site import site_of
 from tfcluster.backends.logfiles import read_logs
 from tfcluster.backends.records import read_records, refuse_ended, run_status, settle_stopped
@@ -186,8 +182,9 @@ class KubernetesBackend(Backend):
         plan = stored_plan(run)
         if plan is None or run.final_status() is not None:
             return None
-        records = read_records(run, plan)
-        found = (obstacle_of(run, plan, task, record) for task, record in records.items())
+        # A container that takes its time says less than any other problem.
+        records = sorted(read_records(run, plan).items(), key=lambda item: is_slow(item[1]))
+        found = (obstacle_of(run, plan, task, record) for task, record in records)
         return next((error for error in found if error is not None), None)
 
     # -- logs, exec, restart

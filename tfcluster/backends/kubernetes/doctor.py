@@ -16,6 +16,7 @@ NEEDED = {
     ("batch", "jobs"): "get list watch create patch delete",
     ("", "services"): "get list create patch delete",
     ("", "configmaps"): "get list create patch delete",
+    ("", "secrets"): "create patch delete",
     ("networking.k8s.io", "networkpolicies"): "get list create patch delete",
     ("", "pods"): "get list watch delete",
     ("", "pods/log"): "get",

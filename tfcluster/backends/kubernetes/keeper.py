@@ -11,26 +11,23 @@ import contextlib
 import queue
 import signal
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tfcluster.archive import Run
-from tfcluster.backends.jobend import Ends, JobWatch, ends_of
 from tfcluster.backends.keeping import announce_keeper, sole_reader
 from tfcluster.backends.kubernetes import endings, state
 from tfcluster.backends.kubernetes.admission import Admission
 from tfcluster.backends.kubernetes.api import Cluster
 from tfcluster.backends.kubernetes.apply import suspend_job
 from tfcluster.backends.kubernetes.connect import connect
-from tfcluster.backends.kubernetes.exec import tell
 from tfcluster.backends.kubernetes.logs import PodReader, Streams
 from tfcluster.backends.kubernetes.run import selector_of
+from tfcluster.backends.kubernetes.speaker import Speaker
 from tfcluster.backends.kubernetes.view import View
 from tfcluster.backends.kubernetes.watch import Seen, Watcher
 from tfcluster.backends.records import run_status
 from tfcluster.errors import TfclusterError
-from tfcluster.launch.record import TaskRecord
 from tfcluster.plan import Plan, stored_plan
 
 LOOK_EVERY = 0.3
@@ -49,14 +46,10 @@ class Keeper:
         self.seen: queue.SimpleQueue[tuple[str, Seen]] = queue.SimpleQueue()
         self.streams = Streams(cluster, self.view, self.readers)
         self.troubled = 0.0
-        self.told: set[str] = set()  # tasks of whose end the others were told
         self.ended_since: dict[str, float] = {}
         self.doubts = dict.fromkeys(plan.task_names, "")  # about the nodes of running tasks
-        self.briefed: set[str] = set()  # pods that know which tasks have succeeded
         self.admission = Admission(run, plan, cluster, self.view)
-        required = [task for task in plan.task_names if task.rpartition("-")[0] in plan.success]
-        self.job_watch = JobWatch(required, plan.stop_grace)
-        self.deleted: set[str] = set()  # pods that did not hear that the job is over
+        self.speaker = Speaker(run, plan, cluster, self.view, self.readers)
 
     @property
     def open(self) -> list[str]:
@@ -73,7 +66,7 @@ class Keeper:
                 for task in self.open:
                     self.look_at(task)
                 self.end_what_waits()
-                self.look_at_job()
+                self.speaker.look()
                 if not announced:
                     announce_keeper(self.run)
                     announced = True
@@ -128,8 +121,8 @@ class Keeper:
             reader.update(reason=doubt)
             if doubt:
                 self.run.note("warning", doubt, task)
-        elif uid not in self.briefed and reader.record.get("state") in ("running", "serving"):
-            self.brief(pod)
+        elif reader.record.get("state") in ("running", "serving"):
+            self.speaker.brief(pod)
 
     def without_pod(self, reader: PodReader, job: Object | None) -> None:
         if job is None:
@@ -154,7 +147,7 @@ class Keeper:
         if endings.is_final(end) or endings.given_up(job, index):
             if job is None and end["state"] == "failed" and not end["spoken"]:
                 end = {"state": "stopped", "reason": "deleted from the cluster"}
-            self.publish(reader, end)
+            self.publish(reader, self.speaker.by_rule(task, pod, end))
             return
         uid = pod["metadata"]["uid"]
         if (paused := state.suspension(job)) and uid in self.view.gone:
@@ -222,57 +215,13 @@ class Keeper:
         final.setdefault("exitCode", None)
         reader.update(**final)
         self.run.note(end["state"], end.get("reason", ""), reader.task)
-        if end["state"] == "failed" and not spoken and reader.task not in self.told:
-            self.told.add(reader.task)
-            self.speak(ends_of(self.records, self.job_watch.required), self.open)
-
-    @property
-    def records(self) -> dict[str, TaskRecord]:
-        return {task: reader.record for task, reader in self.readers.items()}
-
-    def brief(self, pod: Object) -> None:
-        """Tell a new pod how others ended: after a suspension, no launcher may know."""
-        self.briefed.add(pod["metadata"]["uid"])
-        for message in ends_of(self.records, self.job_watch.required).messages():
-            self.tell(pod, message)
-
-    def look_at_job(self) -> None:
-        """Speak for the dead; delete the pod of a launcher that does not hear of the end."""
-        duty = self.job_watch.look(self.records, time.monotonic())
-        if duty.tell:
-            self.speak(duty.ends, duty.tell)
-        for task in duty.end:
-            pod = self.view.current_pod(task)
-            if pod is None or not state.has_started(pod) or self.view.has_ended(pod):
-                continue
-            if pod["metadata"]["uid"] not in self.deleted:
-                self.deleted.add(pod["metadata"]["uid"])
-                words = "its launcher does not hear that the job is over; its pod is replaced"
-                self.run.note("warning", words, task)
-                with contextlib.suppress(TfclusterError):
-                    self.cluster.delete(self.cluster.path("Pod", pod["metadata"]["name"]))
-
-    def speak(self, ends: Ends, peers: Sequence[str]) -> None:
-        """Tell one launcher that answers, and with it all, how tasks ended."""
-        for peer in peers:
-            pod = self.view.current_pod(peer)
-            if pod is None or not state.has_started(pod) or self.view.has_ended(pod):
-                continue
-            if all(self.tell(pod, message) for message in ends.messages()):
-                return
-
-    def tell(self, pod: Object, message: dict[str, Any]) -> bool:
-        try:
-            role = pod["metadata"]["labels"][state.ROLE]
-            tell(self.cluster, pod["metadata"]["name"], role, message)
-            return True
-        except TfclusterError as error:
-            self.run.note("warning", f"could not be told: {error.message}")
-            return False
+        if end["state"] == "failed" and not spoken:
+            self.speaker.announce(reader.task, self.open)
 
     def finish(self) -> None:
         self.admission.end()
-        status = run_status(self.run, self.plan, self.records)
+        records = {task: reader.record for task, reader in self.readers.items()}
+        status = run_status(self.run, self.plan, records)
         self.run.note(status.state, "", data=status.result)
         for reader in self.readers.values():
             reader.close()

@@ -24,7 +24,9 @@ def review(
 ) -> list[ObjectChange]:
     """Every object that would be made, changed or removed; `selector` finds those of the run."""
     docs = list(docs)
-    found = [change for doc in docs if (change := reviewed(cluster, doc)) is not None]
+    # A Secret holds the job's key: it may not be read, and changes with nothing but the run.
+    visible = [doc for doc in docs if doc["kind"] != "Secret"]
+    found = [change for doc in visible if (change := reviewed(cluster, doc)) is not None]
     wanted = {cluster.path_of(doc) for doc in docs}
     for path, thing in owned(cluster, selector, gang) if selector else ():
         if path not in wanted:

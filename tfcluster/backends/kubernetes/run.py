@@ -39,6 +39,11 @@ def obstacle_of(
     return obstacle(run, plan, task, problem, fatal) if fatal or late else None
 
 
+def is_slow(record: Mapping[str, Any]) -> bool:
+    """Whether nothing is known to be wrong with a task that has not started."""
+    return (record.get("problem") or {}).get("kind") == "slow"
+
+
 def obstacle(
     run: Run, plan: Plan, task: str, problem: dict[str, Any], fatal: bool
 ) -> TfclusterError:
