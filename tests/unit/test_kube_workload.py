@@ -63,7 +63,7 @@ def test_a_workload_has_a_pod_set_per_role_without_the_gate():
     assert [(e["name"], e["count"]) for e in made["spec"]["podSets"]] == [("ps", 1), ("worker", 2)]
     assert "schedulingGates" not in str(made)
     assert made["spec"]["podSets"][0]["template"]["spec"]["containers"][0]["name"] == "task"
-    assert "priority" not in made["spec"]
+    assert made["spec"]["priority"] == 0  # without it, Kueue's visibility server panics
 
 
 def test_a_workload_has_the_priority_of_its_pods():

@@ -170,7 +170,7 @@ class Admission:
         if not {role.role for role in self.plan.roles if role.replicas} <= set(self.view.jobs):
             return
         values = (pod["spec"].get("priority") for pod in self.live_pods())
-        priority = next((value for value in values if value is not None), None)
+        priority = max((value for value in values if value is not None), default=0)
         doc = workload_of(self.plan, self.view.jobs, priority, self.active)
         self.doing, self.phase = f"create {RESOURCE}", "unknown"
         path = self.cluster.path("Workload", api=kueue.API)

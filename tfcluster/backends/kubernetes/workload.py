@@ -25,7 +25,7 @@ Object = Mapping[str, Any]
 
 
 def workload_of(
-    plan: Plan, jobs: Mapping[str, Object], priority: int | None = None, active: bool = True
+    plan: Plan, jobs: Mapping[str, Object], priority: int = 0, active: bool = True
 ) -> dict[str, Any]:
     """The Workload of a run: a pod set per role, with the pods that the role's Job makes."""
     roles = [role for role in plan.roles if role.replicas]
@@ -60,12 +60,15 @@ def owner_of(job: Object) -> dict[str, str]:
     return {"apiVersion": "batch/v1", "kind": "Job", "name": meta["name"], "uid": meta["uid"]}
 
 
-def priority_of(sets: Iterable[Object], priority: int | None) -> dict[str, Any]:
-    """The first priority class among the pods, with its value as a pod of it shows it."""
+def priority_of(sets: Iterable[Object], priority: int) -> dict[str, Any]:
+    """The first priority class among the pods, with its value as a pod of it shows it.
+
+    The number is never left out: Kueue's list of what waits in a queue breaks at such a Workload.
+    """
     named = (entry["template"]["spec"].get("priorityClassName") for entry in sets)
     name = next(filter(None, named), None)
-    if name is None or priority is None:
-        return {}
+    if name is None:
+        return {"priority": priority}
     source = {"priorityClassSource": "scheduling.k8s.io/priorityclass"}
     return {**source, "priorityClassName": name, "priority": priority}
 
