@@ -1,7 +1,13 @@
-"""Jobs in a queue of a real Kueue: in as a whole, out as a whole, in Kueue's own words."""
+"""Jobs in a queue of a real Kueue: in as a whole, out as a whole, in Kueue's own words.
+
+First with Kueue as it is installed, when it does not manage pods; then with its pod integration.
+To switch it takes a restart of Kueue, so that the order of the tests matters.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 
 import pytest
@@ -19,10 +25,9 @@ RIGHTS = ("with the rights of rbac --queue", "without them")
 
 @pytest.fixture(scope="module")
 def queues():
-    """Kueue as it admits pods, and a namespace with a queue of 300 millicores."""
+    """A namespace for a queue."""
     if not kueue.is_installed():
         pytest.skip("needs Kueue in the cluster; run: testbed kueue")
-    kueue.manage_pods()
     kueue.remove_queues()
     cluster.make_namespace(kueue.NAMESPACE, **{"pod-security.kubernetes.io/enforce": "restricted"})
     yield
@@ -34,9 +39,15 @@ def rights(request):
     return request.param
 
 
+@pytest.fixture(params=[True], ids=["managed"])
+def managed(request, queues):
+    """Whether Kueue manages pods."""
+    kueue.manage_pods(request.param)
+
+
 @pytest.fixture
-def jobs(tmp_path, home, queues, rights):
-    """Makes jobs in the queue; ends them all, and nothing of them stays."""
+def jobs(tmp_path, home, managed, rights):
+    """Makes jobs in a queue of 300 millicores; ends them all, and nothing of them stays."""
     kueue.make_queue("300m")
     tester = f"system:serviceaccount:{cluster.NAMESPACE}:tester"
     role = render_rbac(namespace=kueue.NAMESPACE, user=tester, queue=rights)
@@ -78,6 +89,98 @@ def waits(job: Job, *words: str):
 def nothing_runs(name: str) -> bool:
     pods = cluster.listed("pods", f"tfcluster.io/job={name}", kueue.NAMESPACE)
     return bool(pods) and not any(pod["spec"].get("nodeName") for pod in pods)
+
+
+# -- Kueue as it is installed: the keeper asks it for the whole job, and opens the gates
+
+as_installed = pytest.mark.parametrize("managed", [False], ids=["as installed"], indirect=True)
+
+
+@as_installed
+def test_the_keeper_lets_a_job_in_that_fits_and_gives_its_quota_back(jobs):
+    job = jobs("fits")
+    job.up(asking(job, BRIEF))
+    assert job.over().state == "succeeded"
+    assert job.log("worker-1") == b"trained\n"
+    assert kueue.workloads() == []
+    until(lambda: kueue.used() == "0", "the quota to be free", timeout=60)
+
+
+@as_installed
+def test_jobs_wait_for_the_keeper_as_a_whole_until_room_appears(jobs):
+    first, second, third = jobs("first"), jobs("second"), jobs("third")
+    first.up(asking(first, SLEEP))
+    first.says("worker-1", b"up")
+    second.up(asking(second, BRIEF))
+    short = "insufficient unused quota for cpu"
+    waits(second, 'waits in queue "lab", place 1', short)
+    third.up(asking(third, SLEEP))
+    waits(third, 'waits in queue "lab", place 2', short)
+    second.run.update(applied=time.time() - 3600)  # start_timeout is long over
+    assert second.backend.stuck(second.run) is None
+    assert nothing_runs("second") and nothing_runs("third")
+    assert kueue.used() == "300m"
+    third.down()
+    assert len(kueue.workloads()) == 2
+    first.down()
+    assert second.over().state == "succeeded", second.status()
+
+
+@as_installed
+def test_a_job_too_big_for_its_queue_gets_in_when_the_quota_is_raised(jobs):
+    job = jobs("big")
+    job.up(asking(job, BRIEF, cpu=0.2))
+    waits(job, "request > maximum capacity (600m > 300m)")
+    assert nothing_runs("big")
+    kueue.make_queue("600m")
+    assert job.over().state == "succeeded", job.status()
+
+
+@as_installed
+def test_the_keeper_stops_an_evicted_job_and_lets_it_in_again(jobs):
+    job = jobs("evicted")
+    job.up(asking(job, SLEEP, restarts=0))
+    job.says("worker-1", b"up")
+    kueue.stop_queue("HoldAndDrain")
+    waits(job, "is inactive")
+    assert "evicted by Kueue: The ClusterQueue is stopped" in str(list(job.run.events()))
+    assert nothing_runs("evicted")
+    assert kueue.used() == "0"
+    kueue.stop_queue("None")
+    until(lambda: job.log("worker-1") == b"up\nup\n", "worker-1 to run again", timeout=120)
+
+
+@as_installed
+def test_a_later_keeper_opens_the_gate_of_a_new_pod_and_a_suspended_job_has_no_quota(jobs):
+    job = jobs("killed")
+    job.up(asking(job, SLEEP))
+    job.says("worker-1", b"up")
+    os.kill(job.run.files.read_keeper()["pid"], signal.SIGKILL)
+    chosen = "tfcluster.io/role=worker,batch.kubernetes.io/job-completion-index=1"
+    cluster.kubectl("delete", "pod", "-n", kueue.NAMESPACE, "-l", chosen, "--wait=false")
+    until(lambda: job.log("worker-1") == b"up\nup\n", "worker-1 to run again", timeout=60)
+    job.backend.suspend(job.run, True)
+    waits(job, "suspended")
+    until(lambda: kueue.used() == "0", "the quota to be free", timeout=60)
+    job.backend.suspend(job.run, False)
+    until(lambda: job.log("worker-1") == b"up\nup\nup\n", "worker-1 to run again", timeout=60)
+    os.kill(job.run.files.read_keeper()["pid"], signal.SIGKILL)
+    job.down()
+    assert kueue.workloads() == []
+
+
+@as_installed
+@pytest.mark.parametrize("rights", [False], ids=RIGHTS[1:], indirect=True)
+def test_without_its_rights_the_keeper_names_the_one_that_is_missing(jobs):
+    job = jobs("slips")
+    job.up(asking(job, SLEEP))
+    error = becomes_stuck(job, MissingError)
+    assert "the right to get workloads.kueue.x-k8s.io in namespace" in error.message
+    assert "tfcluster rbac --queue" in error.hint
+    assert nothing_runs("slips")
+
+
+# -- With its pod integration, Kueue does it all by itself
 
 
 def test_a_job_that_fits_trains_and_gives_its_quota_back(jobs):
@@ -197,17 +300,3 @@ def test_a_job_that_has_failed_is_over_though_tasks_of_it_are_not_in_the_cluster
     assert status.cause.task == "ps-0"
     told = {task.task: (task.state, task.reason) for task in status.tasks}
     assert told["worker-1"] == ("stopped", "suspended; stopped because ps-0 failed")
-
-
-def test_without_kueues_pod_integration_no_pod_slips_by_and_up_says_what_is_missing(jobs):
-    kueue.manage_pods(False)
-    try:
-        job = jobs("slips")
-        job.up(asking(job, SLEEP))
-        error = becomes_stuck(job, MissingError, timeout=90)
-        assert "Kueue, which does not manage pods in this namespace" in error.message
-        assert "integrations.frameworks" in error.hint
-        assert nothing_runs("slips")
-        job.down()
-    finally:
-        kueue.manage_pods()

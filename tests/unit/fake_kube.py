@@ -41,7 +41,7 @@ class FakeApi:
             def do_GET(self) -> None:
                 fake.serve(self)
 
-            do_PATCH = do_DELETE = do_GET
+            do_PATCH = do_POST = do_DELETE = do_GET
 
             def log_message(self, *args: Any) -> None:
                 pass
@@ -117,7 +117,7 @@ class FakeApi:
             request.close_connection = True
             return request.connection.close()
         limit = fault[1] if isinstance(fault, tuple) else None
-        if request.command == "PATCH":
+        if request.command in ("PATCH", "POST"):
             length = int(request.headers["Content-Length"])
             return self.answer(request, 200, json.loads(request.rfile.read(length)))
         if url.path.endswith("/log"):

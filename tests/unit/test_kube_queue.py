@@ -16,6 +16,7 @@ from tfcluster.backends.kubernetes.keeper import Keeper
 from tfcluster.backends.kubernetes.kueue import Queue, group_of, leave
 from tfcluster.backends.kubernetes.rbac import render_rbac
 from tfcluster.backends.kubernetes.run import obstacle_of
+from tfcluster.backends.kubernetes.watch import Seen
 from tfcluster.errors import MissingError, WaitTimeout
 
 QUEUED: dict[str, Any] = {**SMALL, "kubernetes": {"queue": "lab"}}
@@ -115,7 +116,8 @@ def test_the_role_gets_rights_for_a_queue_only_if_asked():
     assert "kueue" not in render_rbac()
     rules = documents(render_rbac(queue=True))[0]["rules"]
     (rule,) = [rule for rule in rules if rule["apiGroups"] == ["kueue.x-k8s.io"]]
-    assert rule == {**rule, "resources": ["workloads"], "verbs": ["get", "delete"]}
+    assert rule == {**rule, "resources": ["workloads"], "verbs": ["get", "create", "delete"]}
+    assert {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]} in rules
 
 
 # -- What is said
@@ -160,14 +162,18 @@ def test_kueue_is_asked_now_and_then_and_not_again_where_it_is_forbidden(api):
     assert len(api.asked) == 1
 
 
-def test_a_pod_that_kueue_does_not_manage_says_so_soon(api, keeper):
+def test_a_cluster_without_kueue_says_so_soon(api, keeper):
     pod = gated(**{kueue.MANAGED: ""})
-    problem = Queue(api.cluster(), "lab", "group").problem(pod, [])
+    api.fail("/workloads/", 404)
+    api.fail("/apis/kueue.x-k8s.io/v1beta1", 404)
+    keeper.view.take("pods", Seen("all", (pod,)))
+    keeper.admission.look()
+    problem = keeper.admission.problem(pod, {}, [])
     assert problem.kind == "unmanaged"
     record = {"state": "pending", "problem": {**problem.to_dict(), "since": time.time() - 11}}
     error = obstacle_of(keeper.run, keeper.plan, "ps-0", record)
     assert isinstance(error, MissingError)
-    assert "integrations.frameworks" in error.hint
+    assert "Kueue installed" in error.hint
 
 
 def test_an_evicted_pod_says_by_whom_and_why():
@@ -219,13 +225,12 @@ def test_a_failed_job_is_over_though_tasks_of_it_were_never_admitted(api, keeper
 
 
 def test_new_pods_of_a_group_that_kueue_holds_for_finished_queue_again(api, keeper):
-    group = keeper.queue.group
+    group = keeper.admission.queue.group
     api.put(WORKLOADS, group, status=says("Finished", "True", "Pods succeeded: 0/3."))
-    keeper.problem_of(
-        {**gated(), "metadata": {**gated()["metadata"], "deletionTimestamp": "x"}}, {}
-    )
+    going = {**gated(), "metadata": {**gated()["metadata"], "deletionTimestamp": "x"}}
+    keeper.admission.problem(going, {}, [])
     assert ("DELETE", f"{WORKLOADS}/{group}") not in api.asked
-    keeper.problem_of(gated(), {})
+    keeper.admission.problem(gated(), {}, [])
     assert ("DELETE", f"{WORKLOADS}/{group}") in api.asked
 
 

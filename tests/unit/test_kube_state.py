@@ -268,4 +268,4 @@ def test_times_are_utc():
 
 def test_every_kind_of_problem_has_a_hint():
     kinds = {"unschedulable", "image", "config", "mount", "quota", "security", "refused"}
-    assert kinds | {"slow", "unmanaged"} == set(HINTS)
+    assert kinds | {"slow", "unmanaged", "forbidden"} == set(HINTS)

@@ -10,7 +10,7 @@ from tfcluster.archive import Run
 from tfcluster.backends.kubernetes.api import ApiError, Cluster
 from tfcluster.backends.kubernetes.gang import GANGS, gang_of
 from tfcluster.backends.kubernetes.kueue import leave
-from tfcluster.backends.kubernetes.state import job_condition
+from tfcluster.backends.kubernetes.state import EVICTED, job_condition
 from tfcluster.errors import MissingError, TfclusterError, WaitTimeout
 
 # What a run may consist of, in the order in which it is taken away.
@@ -125,12 +125,12 @@ def remove_jobs(
         time.sleep(0.3)
 
 
-def suspend_job(cluster: Cluster, name: str, wanted: bool) -> None:
-    """Have a Job's pods stopped, or started again."""
+def suspend_job(cluster: Cluster, name: str, wanted: bool, evicted: str | None = None) -> None:
+    """Have a Job's pods stopped, or started again; `evicted`: Kueue's words, if it is the cause."""
     cluster.json(
         "PATCH",
         cluster.path("Job", name, api="batch/v1"),
-        body={"spec": {"suspend": wanted}},
+        body={"metadata": {"annotations": {EVICTED: evicted}}, "spec": {"suspend": wanted}},
         content="application/merge-patch+json",
     )
 

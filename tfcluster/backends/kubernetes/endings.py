@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tfcluster.backends.kubernetes.state import (
@@ -101,6 +101,18 @@ def disruption(pod: Object) -> str:
     }
     said = words.get(disrupted.get("reason", ""), f"disrupted on node {node}")
     return f"{said}: {disrupted['message']}" if disrupted.get("message") else said
+
+
+def cause_of(task: str, end: Object, ended: float, lines: Iterable[str]) -> dict[str, Any]:
+    """The end of a task whose launcher could not say it, as launchers say it to each other."""
+    return {
+        "task": task,
+        "kind": end.get("kind", exits.LAUNCHER_KILLED),
+        "exitCode": end.get("exitCode"),
+        "reason": end.get("reason", ""),
+        "lines": list(lines),
+        "time": ended,
+    }
 
 
 def is_final(end: Object) -> bool:

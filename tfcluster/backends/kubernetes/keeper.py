@@ -16,7 +16,8 @@ from typing import Any
 
 from tfcluster.archive import Run
 from tfcluster.backends.keeping import announce_keeper, sole_reader
-from tfcluster.backends.kubernetes import endings, kueue, state
+from tfcluster.backends.kubernetes import endings, state
+from tfcluster.backends.kubernetes.admission import Admission
 from tfcluster.backends.kubernetes.api import Cluster
 from tfcluster.backends.kubernetes.apply import suspend_job
 from tfcluster.backends.kubernetes.connect import connect
@@ -27,13 +28,11 @@ from tfcluster.backends.kubernetes.view import View
 from tfcluster.backends.kubernetes.watch import Seen, Watcher
 from tfcluster.backends.records import run_status
 from tfcluster.errors import TfclusterError
-from tfcluster.launch import exits
 from tfcluster.plan import Plan, stored_plan
 
 LOOK_EVERY = 0.3
 VERDICT = 2.0  # the Job says within this whether it replaces a pod
 SILENCE = 30.0  # a trouble that lasts is noted once in so many seconds
-SUSPENDED = state.Problem("suspended", "suspended")
 Object = dict[str, Any]
 
 
@@ -49,7 +48,7 @@ class Keeper:
         self.troubled = 0.0
         self.ended_since: dict[str, float] = {}
         self.doubts = dict.fromkeys(plan.task_names, "")  # about the nodes of running tasks
-        self.queue = kueue.queue_of(plan, cluster)
+        self.admission = Admission(run, plan, cluster, self.view)
         self.speaker = Speaker(run, plan, cluster, self.view, self.readers)
 
     @property
@@ -63,6 +62,7 @@ class Keeper:
         while self.open:
             self.take_in(LOOK_EVERY)
             if self.view.complete:
+                self.admission.look()
                 for task in self.open:
                     self.look_at(task)
                 self.end_what_waits()
@@ -111,7 +111,7 @@ class Keeper:
             if is_read:
                 self.after_end(task, pod, job, int(index))
         elif not state.has_started(pod):
-            self.waits(reader, self.problem_of(pod, job), pod)
+            self.waits(reader, self.admission.problem(pod, job, self.view.events_of(pod)), pod)
         elif uid not in self.streams:
             reader.update(state="running", reason="", problem=None, pod=state.facts(pod))
         elif reader.record.get("problem") or (reader.record.get("pod") or {}).get("uid") != uid:
@@ -129,8 +129,8 @@ class Keeper:
             if "events" in self.view.synced:
                 self.publish(reader, {"state": "stopped", "reason": "deleted from the cluster"})
             return
-        if state.job_condition(job, "Suspended"):
-            self.waits(reader, SUSPENDED, None)
+        if paused := state.suspension(job):
+            self.waits(reader, paused, None)
             return
         failed = state.job_condition(job, "Failed")
         if failed:
@@ -149,11 +149,10 @@ class Keeper:
                 end = {"state": "stopped", "reason": "deleted from the cluster"}
             self.publish(reader, self.speaker.by_rule(task, pod, end))
             return
-        suspended = state.job_condition(job or {}, "Suspended")
-        if suspended and pod["metadata"]["uid"] in self.view.gone:
-            self.waits(reader, SUSPENDED, None)
-            return
         uid = pod["metadata"]["uid"]
+        if (paused := state.suspension(job)) and uid in self.view.gone:
+            self.waits(reader, paused, None)
+            return
         since = self.ended_since.setdefault(uid, time.monotonic())
         patient = time.monotonic() - since < VERDICT
         if reader.record.get("replacing") != uid and not patient:
@@ -166,19 +165,6 @@ class Keeper:
                 problem=None,
             )
         reader.final = None
-
-    def problem_of(self, pod: Object, job: Object | None) -> state.Problem:
-        """What a pod that has not started waits for."""
-        if not kueue.is_gated(pod) or self.queue is None:
-            return state.pod_problem(pod, self.view.events_of(pod))
-        if state.job_condition(job or {}, "Suspended"):
-            return SUSPENDED
-        events = [*self.view.events_of(pod), *self.view.events.get(self.queue.group, ())]
-        problem = self.queue.problem(pod, events)
-        ending = "deletionTimestamp" in pod["metadata"] or self.run.files.is_ending
-        if not ending and self.queue.join_again():
-            self.run.note("requeued", "Kueue held it for finished; it waits in the queue again")
-        return problem
 
     def end_what_waits(self) -> None:
         """End the tasks that never got in, once the job has failed and nothing of it runs."""
@@ -221,24 +207,19 @@ class Keeper:
         ended = end.pop("ended", None) or said.get("ended") or time.time()
         final = {**end, "ended": ended, "problem": None}
         if end["state"] == "failed":
-            final["cause"] = end.get("cause") or said.get("cause") or self.cause(reader, end, ended)
+            final["cause"] = (
+                end.get("cause")
+                or said.get("cause")
+                or endings.cause_of(reader.task, end, ended, reader.lines)
+            )
         final.setdefault("exitCode", None)
         reader.update(**final)
         self.run.note(end["state"], end.get("reason", ""), reader.task)
         if end["state"] == "failed" and not spoken:
             self.speaker.announce(reader.task, self.open)
 
-    def cause(self, reader: PodReader, end: dict[str, Any], ended: float) -> dict[str, Any]:
-        return {
-            "task": reader.task,
-            "kind": end.get("kind", exits.LAUNCHER_KILLED),
-            "exitCode": end.get("exitCode"),
-            "reason": end.get("reason", ""),
-            "lines": list(reader.lines),
-            "time": ended,
-        }
-
     def finish(self) -> None:
+        self.admission.end()
         records = {task: reader.record for task, reader in self.readers.items()}
         status = run_status(self.run, self.plan, records)
         self.run.note(status.state, "", data=status.result)

@@ -27,7 +27,7 @@ GATE = "kueue.x-k8s.io/admission"
 MANAGED = "kueue.x-k8s.io/managed"
 LONGEST_LABEL = 63
 ASK_EVERY = 2.0
-UNMANAGED_PATIENCE = 10.0
+UNMANAGED_PATIENCE = 3.0  # where Kueue manages pods, it marks them as they are made
 Object = Mapping[str, Any]
 
 
@@ -73,6 +73,11 @@ def is_gated(pod: Object) -> bool:
     return any(gate["name"] == GATE for gate in gates)
 
 
+def is_managed(pod: Object) -> bool:
+    """Whether Kueue has taken the pod over."""
+    return (pod["metadata"].get("labels") or {}).get(MANAGED) == "true"
+
+
 # -- What Kueue says ---------------------------------------------------------------------------
 
 
@@ -103,7 +108,7 @@ def queued_problem(queue: str, words: str, place: int | None) -> Problem:
 
 
 UNMANAGED = Problem(
-    "unmanaged", "waits for Kueue, which does not manage pods in this namespace", UNMANAGED_PATIENCE
+    "unmanaged", "waits for Kueue, which is not in this cluster", UNMANAGED_PATIENCE
 )
 
 
@@ -121,9 +126,7 @@ class Queue:
         self.forbidden: set[str] = set()  # paths that this person may not read
 
     def problem(self, pod: Object, events: Iterable[Object]) -> Problem:
-        """What a pod that is still gated waits for."""
-        if (pod["metadata"].get("labels") or {}).get(MANAGED) != "true":
-            return UNMANAGED
+        """What a pod of Kueue's that is still gated waits for."""
         self.look()
         words = words_of(self.workload) if self.workload else told_by_events(events)
         return queued_problem(self.name, words, self.place)

@@ -68,8 +68,8 @@ HINTS = {
     "mount": "does every claim, secret and config map in the spec exist in this namespace?",
     "refused": "see: tfcluster events",
     "slow": "see: tfcluster events",
-    "unmanaged": 'Kueue is missing, or its configuration has no "pod" in integrations.frameworks: '
-    "ask its administrator. To do without: leave kubernetes.queue out",
+    "unmanaged": "have Kueue installed, or leave kubernetes.queue out",
+    "forbidden": "the rights for a queue: tfcluster rbac --queue | kubectl apply -f -",
 }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 ROLE = "tfcluster.io/role"
+EVICTED = "tfcluster.io/evicted"  # on a Job that is suspended because Kueue wants its quota back
 OUTSIDE = ("queued", "suspended")  # kinds of waiting that may take any time
 Object = Mapping[str, Any]
 
@@ -18,7 +19,8 @@ Object = Mapping[str, Any]
 class Problem:
     """Why a task does not start. `fatal` after so many seconds without change; None: it may yet."""
 
-    # unschedulable, image, config, mount, quota, security, refused, unmanaged, slow; OUTSIDE
+    # unschedulable, image, config, mount, quota, security, refused, unmanaged, forbidden, slow;
+    # OUTSIDE
     kind: str
     message: str
     fatal_after: float | None = None
@@ -184,6 +186,26 @@ def job_condition(job: Object, kind: str) -> Object | None:
         if entry["type"] == kind and entry["status"] == "True":
             return entry  # type: ignore[no-any-return]
     return None
+
+
+def job_is_over(job: Object) -> bool:
+    return bool(job_condition(job, "Complete") or job_condition(job, "Failed"))
+
+
+def is_held(job: Object) -> bool:
+    """Whether a Job is suspended by the keeper, until its pods are gone and it may queue again."""
+    noted = EVICTED in (job["metadata"].get("annotations") or {})
+    return noted and bool(job["spec"].get("suspend"))
+
+
+def suspension(job: Object | None) -> Problem | None:
+    """Why a Job that is suspended has no pods; None if it is not suspended."""
+    if job is None or not job_condition(job, "Suspended"):
+        return None
+    if is_held(job):
+        words = job["metadata"]["annotations"][EVICTED]
+        return Problem("queued", f"evicted by Kueue: {words}")
+    return Problem("suspended", "suspended")
 
 
 def event_text(event: Object) -> str:
