@@ -224,7 +224,7 @@ class Admission:
             return Problem("forbidden", words, 0.0)
         if error.status in (400, 422):
             return Problem("refused", f"Kueue refuses the job: {error.message}", 0.0)
-        return self.trouble  # what passes, and what somebody else was quicker with
+        return self.trouble  # what passes, and what another keeper was quicker with
 
 
 def is_going(pod: Object) -> bool:
