@@ -11,7 +11,7 @@ import random
 import pytest
 
 from tests.simulation.world import START_TIMEOUT, Faults, World
-from tfcluster.launch.member import LINGER
+from tfcluster.launch.member import LINGER, MOST_VISITORS
 from tfcluster.launch.ranks import MOST_CHILDREN
 
 SECONDS = 600.0  # of simulated time, by which every job must be over
@@ -60,7 +60,7 @@ def check(world: World) -> None:
         assert verdicts == set()
         finished = {node.program for node in world.nodes if node.rank in world.required}
         assert finished == {"finished"}
-    assert max(node.most_links for node in world.nodes) <= MOST_CHILDREN + 2
+    assert max(node.most_links for node in world.nodes) <= MOST_CHILDREN + MOST_VISITORS + 2
 
 
 @pytest.mark.parametrize("seed", [pytest.param(n, id=f"seed-{n}-") for n in range(120)])
@@ -81,6 +81,18 @@ def test_messages_and_connections_per_task_do_not_grow_with_the_number_of_tasks(
         connects[size] = max(node.connects for node in world.nodes)
     assert sent[3600] < 1.2 * sent[1200] and sent[3600] < 60
     assert connects[3600] < 120  # one that is cut off tries once in a while
+
+
+@pytest.mark.parametrize(
+    ("size", "serving"), [(5, True), (5, False), (60, True), (60, False), (400, True), (1500, True)]
+)
+def test_tasks_that_all_end_at_once_are_over_at_once(size, serving):
+    roles = {"ps": 1, "worker": size} if serving else {"worker": size}
+    world = World(7, roles, serving={"ps"} if serving else set(), faults=Faults(together=True))
+    world.run(SECONDS)
+    check(world)
+    assert {node.outcome for node in world.nodes} == {("succeeded", None)}
+    assert max(node.left_at or 0.0 for node in world.nodes) < 45
 
 
 def test_a_program_that_has_succeeded_is_not_run_again_where_its_launcher_comes_back():

@@ -33,6 +33,7 @@ class Faults:
     pauses: int = 0
     cuts: int = 0
     failures: int = 0
+    together: bool = False  # whether all programs end at the same moment
 
 
 @dataclass
@@ -263,7 +264,8 @@ class World:
         pick = self.random
         serving = self.serving_ranks
         for rank in range(len(self.names)):
-            self.script.append((None, 0) if rank in serving else (pick.uniform(5, 60), 0))
+            length = 20.0 if faults.together else pick.uniform(5, 60)
+            self.script.append((None, 0) if rank in serving else (length, 0))
         ending = [rank for rank in range(len(self.names)) if rank not in serving]
         for rank in pick.sample(ending, min(faults.failures, len(ending))):
             self.script[rank] = (pick.uniform(1, 50), pick.randrange(1, 100))

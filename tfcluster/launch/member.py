@@ -29,13 +29,14 @@ from tfcluster.launch.messages import (
     take_rank,
 )
 from tfcluster.launch.presence import Presence
-from tfcluster.launch.ranks import MOST_CHILDREN, pack, unpack
+from tfcluster.launch.ranks import MOST_CHILDREN, SCANNED, pack, unpack
 from tfcluster.launch.search import PROBE_EVERY, Search
 
 BEAT = 4.0  # seconds between two signs of life
 DEAF = 13.0  # a neighbour that gives none for this long is not counted on
 FIRST_GATHER, LAST_GATHER = 0.2, 2.0  # facts that can wait are gathered so long
 LINGER = 20.0  # how long the hub stays for tasks that are being replaced just now
+MOST_VISITORS = 448  # neighbours that only deliver how their task ended, and go
 MOST_QUESTIONS = 1000  # that are passed on and not answered yet
 
 
@@ -65,6 +66,7 @@ class Child:
         self.heard = self.spoken = now
         self.tasks: Dict[int, Message] = {}
         self.knows_verdict = False
+        self.stays = False  # and is not only here to say that its task has ended
 
 
 class Member:
@@ -93,6 +95,8 @@ class Member:
         self.parent_rank: Optional[int] = None
         self.parent_heard = self.parent_spoken = now
         self.children: Dict[Link, Child] = {}
+        self.heard_of = False  # whether a hub has confirmed that our own task has succeeded
+        self.turned_away = 0
         self.is_hub = rank == 0
         self.doing: Message = {"state": "starting"}
         self.leaving_since: Optional[float] = None  # since when our own task has ended
@@ -137,15 +141,20 @@ class Member:
         if now - self.leaving_since > longest:
             return True
         if self.facts.verdict is None:
-            if self.rank not in self.facts.finals:
+            if self.rank not in self.facts.finals or self._owes_word():
                 return False
-            if self.parent is not None:
-                return self.rank in self.facts.confirmed
+            if self.heard_of or self.parent is not None:
+                return self.heard_of
             # The hub has finished first: its children know what it knows, and one takes over.
             return self.is_hub and bool(self.children)
         if any(not child.knows_verdict for child in self.children.values()):
             return False
         return not self.is_hub or not self.presence.unaware(self.facts.finals)
+
+    def _owes_word(self) -> bool:
+        """Whether a task that we speak for has ended, and the hub has not confirmed that yet."""
+        unconfirmed = self.facts.finals - self.facts.confirmed
+        return any(rank in unconfirmed for rank in self.presence.counts)
 
     def leave(self) -> None:
         """Say goodbye, so that no one waits for us."""
@@ -209,6 +218,7 @@ class Member:
         """All that a new parent has to know of us and of those we speak for."""
         return {
             "t": "join",
+            "ended": self.leaving_since is not None and not self.children,
             "finals": pack(self.facts.finals),
             "ready": sorted(self.facts.ready),
             "cause": self.facts.cause,
@@ -222,9 +232,8 @@ class Member:
 
     def accepted(self, now: float, rank: int, link: Link) -> None:
         """Another launcher has connected to us and shown that it is one of ours."""
-        leaves = self.leaving_since is not None and self.facts.verdict is None
-        if rank <= self.rank or len(self.children) >= MOST_CHILDREN or leaves:
-            link.send({"t": "full"})
+        if rank <= self.rank or len(self.children) >= MOST_CHILDREN + MOST_VISITORS:
+            link.send({"t": "full", "try": self._others_for(rank)})
             link.close()
             return
         for other, child in list(self.children.items()):
@@ -232,6 +241,18 @@ class Member:
                 self.closed(now, other)
                 other.close()
         self.children[link] = Child(rank, now)
+
+    def _others_for(self, rank: int) -> List[int]:
+        """A few of our children that may have room for this task, others each time."""
+        below = sorted(child.rank for child in self.children.values() if child.rank < rank)
+        self.turned_away += 1
+        start = self.turned_away * SCANNED % len(below) if below else 0
+        return (below[start:] + below[:start])[:SCANNED]
+
+    def _is_full(self, newcomer: Child) -> bool:
+        """Whether there is no room for one that stays; who only delivers its end finds some."""
+        staying = sum(child.stays for child in self.children.values() if child is not newcomer)
+        return staying >= MOST_CHILDREN
 
     def closed(self, now: float, link: Link) -> None:
         """A connection has ended."""
@@ -308,7 +329,10 @@ class Member:
         if message["t"] == "gone":
             self.search.skip(now, lost, self.facts.finals)
         else:
-            self.search.go_on(now)
+            hints = message.get("try", [])
+            if not isinstance(hints, list) or not all(type(rank) is int for rank in hints):
+                raise ValueError("expected ranks")
+            self.search.follow(now, [rank for rank in hints if 0 <= rank < self.rank])
         self._seek(now)
 
     def _step_down(self) -> None:
@@ -323,7 +347,12 @@ class Member:
 
     def _from_child(self, now: float, link: Link, child: Child, message: Message) -> None:
         kind = message.get("t")
-        if kind in ("join", "up"):
+        if kind == "join" and not message.get("ended") and self._is_full(child):
+            link.send({"t": "full", "try": self._others_for(child.rank)})
+            self.closed(now, link)
+            link.close()
+        elif kind in ("join", "up"):
+            child.stays = child.stays or (kind == "join" and not message.get("ended"))
             for text, doing in take_mapping(message.get("tasks", {})).items():
                 self._take_doing(now, child, take_rank(text, self.presence.size), doing)
             self._take_facts(now, message, down=False)
@@ -396,6 +425,7 @@ class Member:
         if self.rank in new:
             self.tell("finished", None)
         if ranks and down:
+            self.heard_of = self.heard_of or self.rank in ranks
             self.facts.confirmed |= ranks
             for link, child in list(self.children.items()):
                 concerned = ranks.intersection(child.tasks)

@@ -10,6 +10,7 @@ FIRST_PATIENCE = 3.0  # how long one candidate is tried at the start, when other
 PATIENCE = 1.0  # and later
 FIRST_RETRY, LAST_RETRY = 0.1, 1.0
 UNKNOWN_RETRY = 2.0
+MOST_LEFT = 32  # candidates of one round, hints included
 PROBE_EVERY = 3.0  # a hub of higher rank asks so often whether one of lower rank is back
 MOST_PROBE = 15.0
 
@@ -38,6 +39,14 @@ class Search:
         self.left = [rank for rank in candidates(self.rank, 0, gone) if rank != lost]
         self.round = 1
         self.go_on(now)
+
+    def follow(self, now: float, hints: List[int]) -> None:
+        """Go on with those whom a parent without room has named, then with the rest."""
+        self.left = (hints + [rank for rank in self.left if rank not in hints])[:MOST_LEFT]
+        self.round = min(self.round, 1)  # one of lower rank lives, so the search is not in vain
+        self.go_on(now)
+        if not self.left:
+            self.retry_at = now + LAST_RETRY
 
     def go_on(self, now: float) -> None:
         self.trying, self.retry_at = None, now
