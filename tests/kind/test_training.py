@@ -67,9 +67,14 @@ def test_up_trains_on_two_nodes_and_everything_ends_by_itself(tfcluster, image):
     assert up.returncode == 0, up.stderr
     assert f"Target: context {cluster.CONTEXT}, namespace {cluster.NAMESPACE}" in up.stderr
     assert "test accuracy 0." in up.stderr
+    # The kubelet writes a pod's phase a moment after its container has ended.
+    until(
+        lambda: set(cluster.phases("mnist").values()) == {"Succeeded"},
+        "every pod to have succeeded",
+        timeout=30,
+    )
     pods = cluster.listed("pods", "tfcluster.io/job=mnist")
     assert len(pods) == 3, "no pod was deleted or replaced on the way"
-    assert {pod["status"]["phase"] for pod in pods} == {"Succeeded"}
     assert len({pod["spec"]["nodeName"] for pod in pods}) == 2
     times = ends("mnist")
     last_worker = max(end for name, end in times.items() if "-worker-" in name)
