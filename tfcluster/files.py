@@ -150,17 +150,16 @@ def read_versioned(
     *,
     versions: Sequence[int],
     key: str = "schemaVersion",
-    unversioned: int | None = None,
 ) -> T | None:
     """What `parse` makes of the object in a file; its ValueError says what is wrong there.
 
-    `versions` are those that `parse` understands; `unversioned` is what a missing one means.
+    `versions` are those that `parse` understands.
     """
     content = read_bytes(path)
     if content is None:
         return None
     data = parse_object(path, content)
-    check_version(path, data.get(key, unversioned), versions)
+    check_version(path, data.get(key), versions)
     try:
         return parse(data)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
