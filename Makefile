@@ -2,16 +2,22 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# One more than two cores: many tests wait for processes rather than compute.
-JOBS ?= 3
+# Twice the cores: many tests wait for processes rather than compute.
+JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * len(os.sched_getaffinity(0))))')
+PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup
 
-.PHONY: demo test check clean docs bench
+PIP = $(BIN)/python tools/patience.py
+
+.PHONY: demo test test-all check clean docs bench
 
 demo: $(VENV)/.trainer  ## train MNIST on local processes, with live progress
 	$(BIN)/tfcluster up examples/mnist.yaml
 
-test: $(VENV)/.dev  ## every test that needs neither Docker nor a cluster
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup tests
+test: $(VENV)/.dev  ## every test that needs neither Docker nor a cluster, nor takes long
+	$(PYTEST) -m "not slow" tests
+
+test-all: $(VENV)/.dev  ## the same, and the tests that take long
+	$(PYTEST) tests
 
 check: $(VENV)/.dev  ## format, lint, types, architecture
 	$(BIN)/ruff format --check .
@@ -40,11 +46,9 @@ $(VENV)/bin/python:
 	  { echo "error: this Python cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 
 $(VENV)/.trainer: $(VENV)/bin/python pyproject.toml
-	@echo "Installing tfcluster and TensorFlow into $(VENV) (once, a few minutes)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[trainer]"
+	@$(PIP) "Installing tfcluster and TensorFlow into $(VENV) (once, a few minutes)" -e ".[trainer]"
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.trainer
-	@echo "Installing test tools into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[trainer,dev]"
+	@$(PIP) "Installing test tools into $(VENV)" -e ".[trainer,dev]"
 	@touch $@

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 ROOT = Path(__file__).parent.parent
-COLUMNS, ROWS = 96, 20
+COLUMNS, ROWS = 84, 20
 SESSION = "tfcluster-picture"
 DEADLINE = 300
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -144,9 +146,31 @@ class World:
                 process.wait(10)
 
 
-def until(condition: Callable[[], Any], what: str, timeout: float = 30) -> None:
+def pour(connect: Callable[[], socket.socket], amount: int) -> None:
+    """Send so many bytes of garbage, over a new connection whenever one is closed."""
+    block = b"x" * (1 << 20)
+    while amount > 0:
+        with connect() as connection, contextlib.suppress(ConnectionError):
+            while amount > 0:
+                amount -= connection.send(block)
+
+
+@contextlib.contextmanager
+def many_files(count: int) -> Iterator[None]:
+    """Room for so many open files in this process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, count)), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def until(
+    condition: Callable[[], Any], what: str, timeout: float = 60, pause: float = 0.02
+) -> None:
     """Wait for a named condition."""
     deadline = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < deadline, f"waited {timeout:g} s for {what}"
-        time.sleep(0.02)
+        time.sleep(pause)

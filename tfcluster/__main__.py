@@ -1,8 +1,6 @@
 """`python -m tfcluster`."""
 
-import sys
-
-from tfcluster.cli import main
-
 if __name__ == "__main__":
-    sys.exit(main())
+    from tfcluster.entry import main
+
+    raise SystemExit(main())

@@ -1,7 +1,10 @@
 """The record of every run: what was asked for, what happened, what was printed.
 
-    <home>/jobs/<job>/lock          held by the command that changes the job
-    <home>/jobs/<job>/runs/<run>/   see runfolder
+    <home>/jobs/<key>/lock          held by the command that changes the job
+    <home>/jobs/<key>/runs/<run>/   see runfolder
+
+<key> is the job's name and a digest of its spec's folder, see place; older versions used the name
+alone, and what they have written is found as well.
 
 <home> is $TFCLUSTER_HOME, else the user's state folder. Nothing here imports more than the standard
 library and platformdirs, because `tfcluster status` has to be quick.
@@ -10,7 +13,6 @@ library and platformdirs, because `tfcluster status` has to be quick.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import time
@@ -19,16 +21,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from tfcluster.errors import DamagedFile, DamagedRecord, MissingError, TfclusterError
+from tfcluster.errors import DamagedFile, MissingError, StateWarning
 from tfcluster.events import Event, JobStatus
-from tfcluster.files import locked, make_folder, open_plain
-from tfcluster.redaction import looks_secret
+from tfcluster.files import locked
+from tfcluster.place import Place, job_in, place_in_records, place_of
+from tfcluster.redaction import is_harmless, masked_override
 from tfcluster.runfolder import RunFolder
 from tfcluster.runrecord import RunRecord
 
 KEEP_RUNS = 20
+NEXT = "RUN"
 
 
 def home() -> Path:
@@ -52,7 +56,7 @@ class Run:
     @classmethod
     def at(cls, folder: Path) -> Run:
         """The run whose folder this is, as its keeper is told."""
-        return cls(folder.parent.parent.name, folder.name, folder)
+        return cls(job_in(folder.parent.parent.name), folder.name, folder)
 
     @cached_property
     def files(self) -> RunFolder:
@@ -67,6 +71,17 @@ class Run:
                 f'job "{self.job}" has no run {self.id}', hint="list its runs: tfcluster history"
             )
         return found
+
+    @property
+    def place(self) -> Place:
+        """The job that this is a run of."""
+        try:
+            record = self.files.read_record()
+        except DamagedFile:
+            record = None
+        if record is None:
+            return place_in_records(self.path.parent.parent.name)
+        return place_of(record.job, record.base)
 
     @property
     def backend(self) -> str:
@@ -113,48 +128,67 @@ def readable(run: Run) -> RunRecord | None:
     try:
         return run.files.read_record()
     except DamagedFile as error:
-        warnings.warn(f"left out: {error.message}", DamagedRecord, stacklevel=2)
+        warnings.warn(f"left out: {error.message}; {error.hint}", StateWarning, stacklevel=1)
         return None
 
 
-def job_folder(job: str) -> Path:
-    return home() / "jobs" / job
+def jobs_folder() -> Path:
+    return home() / "jobs"
 
 
-def runs_folder(job: str) -> Path:
-    return job_folder(job) / "runs"
+def record_folders(place: Place) -> list[Path]:
+    """Where the job's runs may be, the place for new ones first."""
+    return [jobs_folder() / key / "runs" for key in dict.fromkeys((place.key, place.job))]
 
 
-def all_jobs() -> list[str]:
-    """Every job with a record, sorted."""
-    folder = home() / "jobs"
-    return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+def all_places() -> list[Place]:
+    """Every job with a run, sorted."""
+    found = set()
+    for folder in entries(jobs_folder()):
+        runs = entries(folder / "runs")
+        records = [readable(Run.at(path)) for path in runs]
+        places = {place_of(one.job, one.base) for one in records if one is not None}
+        found |= places or ({place_in_records(folder.name)} if runs else set())
+    return sorted(found)
 
 
-def runs_of(job: str) -> list[Run]:
+def all_entries(folder: Path) -> list[Path]:
+    """Every run folder below the folder of a job, or of all jobs."""
+    return list(folder.glob("runs/*")) + list(folder.glob("*/runs/*"))
+
+
+def entries(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def runs_of(place: Place) -> list[Run]:
     """A job's runs, newest first."""
-    folder = runs_folder(job)
-    if not folder.is_dir():
-        return []
-    runs = [Run(job, entry.name, entry) for entry in folder.iterdir()]
-    found = [(record.created, run) for run in runs if (record := readable(run)) is not None]
+    runs = [Run.at(path) for folder in record_folders(place) for path in entries(folder)]
+    records = [(record, run) for run in runs if (record := readable(run)) is not None]
+    found = [(one.created, run) for one, run in records if is_of(one, place)]
     return [run for _, run in sorted(found, key=lambda pair: -pair[0])]
 
 
-def latest_run(job: str) -> Run | None:
-    runs = runs_of(job)
+def is_of(record: RunRecord, place: Place) -> bool:
+    return not place.folder or place_of(record.job, record.base) == place
+
+
+def latest_run(place: Place) -> Run | None:
+    runs = runs_of(place)
     return runs[0] if runs else None
 
 
-def find_run(job: str, run_id: str | None = None) -> Run:
+def find_run(place: Place, run_id: str | None = None) -> Run:
     """The run meant: the latest, or the one whose id starts with `run_id`."""
+    folders = record_folders(place)
     if run_id and run_id.isalnum():
-        RunFolder(runs_folder(job) / run_id).read_record()  # raises if it is the damaged one
-    runs = runs_of(job)
+        for folder in folders:
+            RunFolder(folder / run_id).read_record()  # raises if it is the damaged one
+    runs = runs_of(place)
     if not runs:
-        for folder in runs_folder(job).glob("*"):
+        for folder in entries(folders[0]):
             RunFolder(folder).read_record()
-        raise MissingError(f'job "{job}" has never been brought up', hint="run: tfcluster up")
+        raise never_up(place)
     if run_id is None:
         return runs[0]
     matching = [run for run in runs if run.id.startswith(run_id)]
@@ -162,11 +196,26 @@ def find_run(job: str, run_id: str | None = None) -> Run:
         return matching[0]
     known = ", ".join(run.id for run in (matching or runs)[:10])
     problem = "several runs start with" if matching else "no run"
-    raise MissingError(f'job "{job}": {problem} "{run_id}"', hint=f"runs: {known}")
+    raise MissingError(f'job "{place.job}": {problem} "{run_id}"', hint=f"runs: {known}")
+
+
+def never_up(place: Place) -> MissingError:
+    """The error for a job without runs; another folder may have one of the same name."""
+    others = [other for other in all_places() if other.job == place.job]
+    return MissingError(
+        f'job "{place.job}" has never been brought up from {place.folder or "there"}',
+        evidence=[f"  there is one of that name in {other.folder}" for other in others],
+        hint="run: tfcluster up",
+    )
+
+
+def new_run_id() -> str:
+    return os.urandom(3).hex()
 
 
 def create_run(
     job: str,
+    run_id: str | None = None,
     *,
     backend: str,
     folder: Path,
@@ -177,12 +226,9 @@ def create_run(
     overrides: Sequence[str] = (),
 ) -> Run:
     """A new, empty run; the oldest ones beyond the last twenty are removed."""
-    import hashlib
-
-    run_id = os.urandom(3).hex()
-    run = Run(job, run_id, runs_folder(job) / run_id)
-    run.files.make()
-    run.files.make_key()
+    run_id = run_id or new_run_id()
+    place = place_of(job, base)
+    run = Run(job, run_id, record_folders(place)[0] / run_id)
     record = RunRecord(
         job=job,
         run=run_id,
@@ -190,54 +236,51 @@ def create_run(
         folder=str(folder),
         base=str(base),
         created=time.time(),
-        spec=str(spec.resolve()) if spec else None,
-        source_hash=hashlib.sha256(source.encode()).hexdigest(),
-        variables={k: None if looks_secret(k) else v for k, v in sorted(variables.items())},
-        overrides=tuple(text for text in overrides if not looks_secret(text.partition("=")[0])),
+        **asked_for(spec, source, variables, overrides),
     )
-    run.files.write_record(record)
-    remove_old(job)
+    with whole_or_removed(run):
+        run.files.make()
+        run.files.make_key()
+        run.files.write_record(record)
+    remove_old(place)
     return run
 
 
-def remove_old(job: str) -> None:
+@contextlib.contextmanager
+def whole_or_removed(run: Run) -> Iterator[None]:
+    """A new run that cannot be written leaves nothing behind."""
+    try:
+        yield
+    except OSError:
+        shutil.rmtree(run.path, ignore_errors=True)
+        raise
+
+
+def asked_for(
+    spec: Path | None, source: str, variables: Mapping[str, str], overrides: Sequence[str] = ()
+) -> dict[str, Any]:
+    """What is written down of the call: what is needed to read the spec again, without secrets."""
+    import hashlib
+
+    # Of several overrides of the same thing the last one holds.
+    last = {text.partition("=")[0]: text for text in overrides}
+    kept = [text for text in dict.fromkeys(overrides) if text in last.values()]
+    return {
+        "spec": str(spec.resolve()) if spec else None,
+        "source_hash": hashlib.sha256(source.encode()).hexdigest(),
+        "variables": {k: v if is_harmless(k, v) else None for k, v in sorted(variables.items())},
+        "overrides": tuple(masked_override(text) for text in kept),
+    }
+
+
+def next_run(place: Place) -> Run:
+    """The run that `up` would make now. Its id is chosen then, so NEXT stands for it."""
+    return Run(place.job, NEXT, record_folders(place)[0] / NEXT)
+
+
+def remove_old(place: Place) -> None:
     """Keep the last runs of a job, and those that have not ended or cannot be understood."""
-    for old in runs_of(job)[KEEP_RUNS:]:
+    for old in runs_of(place)[KEEP_RUNS:]:
         with contextlib.suppress(DamagedFile):
             if old.final_status() is not None:
                 shutil.rmtree(old.path, ignore_errors=True)
-
-
-# -- One command at a time ---------------------------------------------------------------------
-
-
-def try_lock(file: TextIO) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-@contextlib.contextmanager
-def job_lock(job: str, doing: str, *, patience: float = 0.0) -> Iterator[None]:
-    """One command changes a job at a time; a second says who is at it and touches nothing."""
-    deadline = time.monotonic() + patience
-    folder = job_folder(job)
-    make_folder(folder)
-    descriptor = open_plain(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_APPEND)
-    with os.fdopen(descriptor, "a+", encoding="utf-8") as file:
-        while not try_lock(file):
-            if time.monotonic() > deadline:
-                file.seek(0)
-                holder = file.read().strip() or "another tfcluster"
-                raise TfclusterError(
-                    f'job "{job}" is being changed by {holder}',
-                    hint="wait for it to end, then try again",
-                )
-            time.sleep(0.05)
-        file.seek(0)
-        file.truncate()
-        file.write(f"`tfcluster {doing}` (pid {os.getpid()})")
-        file.flush()
-        yield

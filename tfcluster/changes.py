@@ -1,8 +1,9 @@
-"""The difference between two plans, as data: what has to happen to each task, and why."""
+"""Differences as data: what has to happen to each task, and why; which fields have changed."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -30,7 +31,7 @@ class ObjectChange:
 
 @dataclass(frozen=True)
 class FieldChange:
-    """A field of an object: what it is, and what it would be; None where it is not."""
+    """A field of an object: what it was, and what it is or would be; None where it is not."""
 
     path: str
     before: Any
@@ -58,6 +59,8 @@ def difference(old: Plan | None, new: Plan, task: str) -> str:
     name = task.rpartition("-")[0]
     parts = role_parts(old.role(name)) ^ role_parts(new.role(name))
     changed = sorted({part for part, _ in parts})
+    if (old.code and old.code.digest) != (new.code and new.code.digest):
+        changed.append("code")
     before = {role.role: role.replicas for role in old.roles}
     after = {role.role: role.replicas for role in new.roles}
     # Everybody's host list holds everybody, so a change of one count concerns all tasks.
@@ -70,9 +73,34 @@ def difference(old: Plan | None, new: Plan, task: str) -> str:
 
 
 def role_parts(role: RolePlan) -> set[tuple[str, str]]:
-    ignored = {"addresses", "control", "cpus", "task_env", "digest", "role"}
+    ignored = {"addresses", "control", "cpus", "task_env", "digest", "role", "interpreter"}
     return {
         (key.replace("argv", "arguments"), json.dumps(value, sort_keys=True))
         for key, value in asdict(role).items()
         if key not in ignored
     }
+
+
+# -- Two objects, field by field ---------------------------------------------------------------
+
+
+def differences(before: Any, after: Any, path: str = "") -> Iterator[FieldChange]:
+    """The smallest fields that differ; list items are told apart by name where they have one."""
+    if before == after:
+        return
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in sorted({*before, *after}):
+            where = f"{path}.{key}" if path else str(key)
+            yield from differences(before.get(key), after.get(key), where)
+    elif is_named(before) and is_named(after):
+        old, new = ({item["name"]: item for item in items} for items in (before, after))
+        for name in dict.fromkeys((*old, *new)):
+            yield from differences(old.get(name), new.get(name), f"{path}[{name}]")
+    else:
+        yield FieldChange(path, before, after)
+
+
+def is_named(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(item, Mapping) and "name" in item for item in value
+    )

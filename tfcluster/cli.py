@@ -20,10 +20,12 @@ from tfcluster.errors import (
     EXIT_INTERRUPTED,
     EXIT_TOOL,
     EXIT_USAGE,
-    DamagedRecord,
+    OutputError,
+    StateWarning,
     TfclusterError,
     UsageError,
 )
+from tfcluster.glyphs import choose_glyphs
 from tfcluster.quick import QuickCommand, QuickParameters
 
 EXIT_BROKEN_PIPE = 141  # as a shell reports a program that a closed pipe has ended
@@ -31,6 +33,7 @@ EXIT_BROKEN_PIPE = 141  # as a shell reports a program that a closed pipe has en
 PANELS = {
     "Start": {
         "init": ("tfcluster.commands.init", "Write a cluster.yaml that works at once."),
+        "run": ("tfcluster.commands.run", "Run a program as it is, without a spec."),
         "up": ("tfcluster.commands.up", "Start the job, or make it what the spec says, and watch."),
         "build": ("tfcluster.commands.build", "Build the trainer's container image."),
         "down": ("tfcluster.commands.down", "Stop the job; its logs are kept."),
@@ -40,6 +43,9 @@ PANELS = {
         "ps": ("tfcluster.commands.ps", "List tasks, or every job."),
         "logs": ("tfcluster.commands.logs", "Print what tasks print, live or afterwards."),
         "events": ("tfcluster.commands.events", "List what happened to the job."),
+        "why": ("tfcluster.commands.why", "Say why the job failed or stands still."),
+        "timeline": ("tfcluster.commands.timeline", "Show where the time of a run went."),
+        "fetch": ("tfcluster.commands.fetch", "Bring what tasks have written to a folder here."),
         "wait": ("tfcluster.commands.wait", "Wait until the job has ended."),
         "tensorboard": ("tfcluster.commands.tensorboard", "Show the run in TensorBoard."),
     },
@@ -49,6 +55,8 @@ PANELS = {
         "suspend": ("tfcluster.commands.suspend", "Free the nodes of a Kubernetes job for now."),
         "resume": ("tfcluster.commands.resume", "Start a suspended job again."),
         "exec": ("tfcluster.commands.exec", "Run a command in a task's surroundings."),
+        "rm": ("tfcluster.commands.rm", "Remove runs, with all that they have left."),
+        "prune": ("tfcluster.commands.prune", "Remove old runs of every job."),
     },
     "Look up": {
         "validate": ("tfcluster.commands.validate", "Check a spec; every problem at once."),
@@ -60,22 +68,58 @@ PANELS = {
         "history": ("tfcluster.commands.history", "List the runs of the job."),
         "schema": ("tfcluster.commands.schema", "Print the JSON Schema of cluster.yaml."),
         "doctor": ("tfcluster.commands.doctor", "Check what this machine has and lacks."),
+        "completion": ("tfcluster.commands.completion", "Print what completes words in a shell."),
+        "help": ("tfcluster.commands.help", "Show this text, or that of a command."),
         "version": ("tfcluster.commands.version", "Print the version."),
     },
 }
 COMMANDS = {name: entry for verbs in PANELS.values() for name, entry in verbs.items()}
-PASSES_ARGUMENTS = ("exec",)  # whatever follows belongs to somebody else's command
+PASSES_ARGUMENTS = ("exec", "run")  # whatever follows belongs to another command
+# What other tools call it -> what to type here.
+SYNONYMS = {
+    "apply": "up",
+    "attach": "logs -f",
+    "cancel": "down",
+    "check": "validate",
+    "clean": "prune",
+    "create": "init",
+    "delete": "down",
+    "deploy": "up",
+    "describe": "status",
+    "destroy": "down",
+    "get": "ps",
+    "info": "status",
+    "kill": "down",
+    "list": "ps",
+    "log": "logs",
+    "ls": "ps",
+    "new": "init",
+    "remove": "rm",
+    "shell": "exec",
+    "show": "status",
+    "ssh": "exec",
+    "start": "up",
+    "stop": "down",
+    "tail": "logs -f",
+    "template": "render",
+    "terminate": "down",
+    "top": "status --watch",
+    "watch": "status --watch",
+}
+COMPLETE = "_TFCLUSTER_COMPLETE"  # set by a shell that wants words; see commands.completion
 
 
 def load_command(name: str) -> QuickCommand:
     """A verb's real command, from the function `command` of its module."""
     module, summary = COMMANDS[name]
-    function = importlib.import_module(module).command
+    loaded_module = importlib.import_module(module)
+    function = loaded_module.command
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     settings = getattr(function, "context_settings", None)
     app.command(name, cls=QuickCommand, short_help=summary, context_settings=settings)(function)
     loaded = typer.main.get_command(app)
     assert isinstance(loaded, QuickCommand)
+    loaded.examples = loaded_module.EXAMPLES
     return loaded
 
 
@@ -95,10 +139,7 @@ class LazyGroup(QuickParameters, TyperGroup):
             return name, load_command(name), rest
         if ctx.resilient_parsing:
             return None, None, rest
-        from tfcluster.similar import did_you_mean
-
-        hint = did_you_mean(name, COMMANDS) or "see tfcluster --help"
-        raise UsageError(f'unknown command "{name}"', hint=hint)
+        raise UsageError(f'unknown command "{name}"', hint=meant(name))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for panel, verbs in PANELS.items():
@@ -108,8 +149,19 @@ class LazyGroup(QuickParameters, TyperGroup):
                 formatter.write_dl(rows)
 
 
+def meant(word: str) -> str:
+    """What a person who typed this probably wants to do."""
+    from tfcluster.similar import did_you_mean
+
+    if word in SYNONYMS:
+        summary = COMMANDS[SYNONYMS[word].partition(" ")[0]][1]
+        return f'did you mean "tfcluster {SYNONYMS[word]}"? {summary}'
+    return did_you_mean(word, COMMANDS) or "see tfcluster --help"
+
+
 app = typer.Typer(
     cls=LazyGroup,
+    add_completion=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -139,10 +191,13 @@ def options(
     """
     console.choose_color(color)
     show_otherwise = warnings.showwarning
+    said: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-        if issubclass(category, DamagedRecord):
-            console.warn(str(message))
+        if issubclass(category, StateWarning):
+            if str(message) not in said:
+                said.add(str(message))
+                console.warn(str(message))
         else:
             show_otherwise(message, category, *where, **more)
 
@@ -170,14 +225,19 @@ def hoisted(arguments: Sequence[str]) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
     given = hoisted(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["--show-completion"]:  # what other programs made with typer have
+        given[0] = "completion"
     debug = "--debug" in given
+    if COMPLETE in os.environ:
+        prepare_completion()
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character must not end the command.
         getattr(stream, "reconfigure", lambda **_: None)(errors="replace")
+    choose_glyphs(sys.stdout, sys.stderr)
     try:
         command = typer.main.get_command(app)
         code = command.main(given or ["--help"], prog_name="tfcluster", standalone_mode=False)
-        sys.stdout.flush()
+        console.flush()
         return code if isinstance(code, int) else 0
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED
@@ -187,17 +247,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # typer itself turns a closed pipe into this.
         return broken_pipe() if isinstance(stop.__context__, BrokenPipeError) else exit_code(stop)
     except TfclusterError as error:
-        if debug:
-            console.say(traceback_of(error))
-        console.show_error(error)
-        return error.exit_code
+        return failed(error, debug)
     except typer.TyperException as error:
         return usage_error(error)
     except Exception as error:
         # A SIGTERM that came while a lock was held makes its release fail; it is no crash.
         if isinstance(error.__context__, SystemExit):
             return exit_code(error.__context__)
+        return refused(error, debug) if isinstance(error, OSError) else crash(error, debug)
+
+
+def failed(error: TfclusterError, debug: bool) -> int:
+    """An error that a person can act on."""
+    if debug:
+        console.say(traceback_of(error))
+    console.show_error(error)
+    if isinstance(error, OutputError):
+        discard_output()
+    return error.exit_code
+
+
+def refused(error: OSError, debug: bool) -> int:
+    """What the system does not allow is no mistake of ours."""
+    from tfcluster.archive import home
+    from tfcluster.refusals import explain
+
+    found = explain(error, home())
+    if found is None:
         return crash(error, debug)
+    found.__cause__ = error
+    return failed(found, debug)
+
+
+def prepare_completion() -> None:
+    """A shell asks for words: nothing but those may appear beside what the person types."""
+    from typer._completion_classes import completion_init
+
+    completion_init()
+    sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
 
 def exit_code(stop: SystemExit) -> int:
@@ -205,9 +292,14 @@ def exit_code(stop: SystemExit) -> int:
 
 
 def broken_pipe() -> int:
-    """The reader has gone; what is still buffered must not cause an error at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """The reader has gone."""
+    discard_output()
     return EXIT_BROKEN_PIPE
+
+
+def discard_output() -> None:
+    """What is still buffered must not cause an error at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def usage_error(error: Any) -> int:
@@ -215,6 +307,7 @@ def usage_error(error: Any) -> int:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "tfcluster"
     message = error.format_message().rstrip(".").replace("Value error, ", "")
+    message = message.replace("Input should", "it should")
     message = message[:1].lower() + message[1:]
     console.show_error(UsageError(message, hint=f"see {path} --help"))
     return EXIT_USAGE
@@ -230,6 +323,7 @@ def crash(error: Exception, debug: bool) -> int:
     """A mistake of ours: keep the traceback where it can be found, and say where."""
     import time
 
+    from tfcluster import files
     from tfcluster.archive import home
 
     text = traceback_of(error)
@@ -238,10 +332,11 @@ def crash(error: Exception, debug: bool) -> int:
     summary = f"{type(error).__name__}: {error}"
     path = home() / "crashes" / time.strftime("%Y%m%d-%H%M%S.txt")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"tfcluster {__version__}, Python {sys.version}\n\n{text}")
+        files.make_folder(path.parent)
+        report = f"tfcluster {__version__}, Python {sys.version}\n\n{text}"
+        files.write_bytes(path, report.encode("utf-8", "replace"))
         evidence = [f"  the traceback is in {path}"]
-    except OSError:
+    except (OSError, TfclusterError):
         evidence = [text]
     hint = "this is a bug in tfcluster; with --debug the traceback is printed"
     console.show_error(TfclusterError(summary, evidence=evidence, hint=hint))

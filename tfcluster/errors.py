@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tfcluster.escapes import visible
+
 EXIT_OK = 0
 EXIT_TOOL = 1
 EXIT_USAGE = 2
@@ -15,6 +17,8 @@ EXIT_MISSING = 3
 EXIT_TIMEOUT = 4
 EXIT_JOB_FAILED = 5
 EXIT_INTERRUPTED = 130
+
+SHOWN_PROBLEMS = 20  # of a spec
 
 
 class TfclusterError(Exception):
@@ -45,16 +49,27 @@ class MissingFile(MissingError):
     """A file that the call names is not there or cannot be read."""
 
 
+MOVES_ASIDE = "tfcluster down ends what runs and moves the file aside; then: tfcluster up"
+
+
 class DamagedFile(TfclusterError):
     """A file of ours that is not what it should be; nothing of it was used."""
 
-    def __init__(self, path: object, wrong: str, *, hint: str = "move it away"):
+    def __init__(self, path: object, wrong: str, *, hint: str = MOVES_ASIDE):
         super().__init__(f"{path}: {wrong}", hint=hint)
         self.path, self.wrong = str(path), wrong
 
 
-class DamagedRecord(UserWarning):
-    """A run that a listing leaves out because its record is damaged."""
+class StateWarning(UserWarning):
+    """What is wrong with the state folder, where the command can do its work in spite of it."""
+
+
+class SpecWarning(UserWarning):
+    """What a spec says that has no effect, or hardly the one that is meant."""
+
+
+class OutputError(TfclusterError):
+    """What the command prints cannot be written, on a full disk for example."""
 
 
 class WaitTimeout(TfclusterError):
@@ -89,8 +104,7 @@ class Problem:
         for name in ("message", "where", "hint"):
             text = getattr(self, name)
             if text is not None and not text.isprintable():
-                clean = "".join(char if char.isprintable() else "�" for char in text)
-                object.__setattr__(self, name, clean)
+                object.__setattr__(self, name, visible(text))
 
     @property
     def place(self) -> str:
@@ -111,13 +125,16 @@ class Problem:
 
 
 class SpecProblems(UsageError):
-    """Every problem of one spec, together."""
+    """The problems of one spec, together; `more` counts those that nobody would read."""
 
-    def __init__(self, problems: Sequence[Problem]):
-        count = len(problems)
-        super().__init__(f"{count} problem{'s' if count != 1 else ''} in the spec")
+    def __init__(self, problems: Sequence[Problem], more: int = 0):
+        count = len(problems) + more
+        message = f"{count:,} problem{'s' if count != 1 else ''} in the spec"
+        if count > SHOWN_PROBLEMS:
+            message += f"; these are the first {SHOWN_PROBLEMS}"
+        super().__init__(message)
         self.problems = tuple(problems)
 
     def text(self) -> str:
-        """All problems as the console shows them, a blank line between two."""
+        """The problems as the console shows them, a blank line between two."""
         return "\n\n".join(problem.text() for problem in self.problems)

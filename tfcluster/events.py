@@ -5,22 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from tfcluster.launch import exits
-from tfcluster.launch.lines import sound
+from tfcluster.launch.lines import LARGEST_COUNT, NOT_FINITE, sound
+from tfcluster.launch.progress import LONGEST_PROBLEM
+from tfcluster.results import Results
+from tfcluster.runrecord import EndedBy
 
 STATES = ("pending", "starting", "running", "serving", "succeeded", "failed", "stopped")
 ENDED = frozenset({"succeeded", "failed", "stopped"})
 SCHEMA_VERSION = 1
-LARGEST = 1 << 63  # no count of steps is larger; a float would overflow much later
+LONGEST_PHASE = 32  # characters
 KIND_OF_CODE: Mapping[int | None, str] = {
     exits.EXIT_KILLED: exits.PROGRAM_KILLED,
     exits.EXIT_PEER_FAILED: exits.PEER_FAILED,
     exits.EXIT_NOT_STARTED: exits.PEER_MISSING,
+    exits.EXIT_STALLED: exits.STALLED,
     exits.EXIT_DEADLINE: exits.DEADLINE,
-    126: exits.CANNOT_START,
-    127: exits.CANNOT_START,
 }
 
 
@@ -28,7 +30,7 @@ def is_usable(value: object) -> bool:
     """Whether this is a number that JSON has and that can be shown: no nan, nothing absurd."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return math.isfinite(value) if isinstance(value, float) else abs(value) <= LARGEST
+    return math.isfinite(value) if isinstance(value, float) else abs(value) <= LARGEST_COUNT
 
 
 def implied_kind(state: str, code: int | None) -> str:
@@ -42,28 +44,56 @@ def implied_kind(state: str, code: int | None) -> str:
     return "" if code is None else exits.kind_of_exit(code)
 
 
+def state_of_code(code: int) -> str:
+    """The final state that a launcher's own exit code stands for."""
+    return {0: "succeeded", exits.EXIT_PEER_FAILED: "stopped"}.get(code, "failed")
+
+
 def kind_in(data: Mapping[str, Any]) -> str:
     """The kind that a task's record or status names, or else implies."""
     given = data.get("kind")
     return given if isinstance(given, str) else implied_kind(data["state"], data.get("exitCode"))
 
 
+def is_measure(value: object) -> TypeGuard[float | str]:
+    """Whether this is a usable number, or the word for one that is not finite."""
+    return is_usable(value) or value in NOT_FINITE
+
+
+def short_text(value: object, longest: int = LONGEST_PHASE) -> str | None:
+    """What a program calls something, as it may be shown on one line; None if it is no text."""
+    if not isinstance(value, str):
+        return None
+    shown = "".join(char for char in value if char.isprintable()).strip()
+    return shown[:longest].rstrip() or None
+
+
 @dataclass(frozen=True)
 class Progress:
-    """How far a task says it is; every field is optional because programs differ."""
+    """How far a task says it is; every field is optional because programs differ.
+
+    A loss or an accuracy that is not finite is one of the words in `lines.NOT_FINITE`.
+    """
 
     step: int | None = None
     total: int | None = None
     rate: float | None = None
-    loss: float | None = None
-    accuracy: float | None = None
+    loss: float | str | None = None
+    accuracy: float | str | None = None
     global_step: int | None = None
+    phase: str | None = None  # what it is at: importing, training, saving, …
+    problem: str | None = None  # what is wrong although it goes on
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Progress:
-        """Keep the known, numeric fields of what a program printed and drop the rest."""
+        """Keep the known fields of what a program printed, as far as they can be shown."""
         known = {entry.name: data.get(entry.name) for entry in fields(cls)}
-        return cls(**{name: value for name, value in known.items() if is_usable(value)})
+        phase = short_text(known.pop("phase"))
+        problem = short_text(known.pop("problem"), LONGEST_PROBLEM)
+        measures = {name: known.pop(name) for name in ("loss", "accuracy")}
+        kept = {name: value for name, value in known.items() if is_usable(value)}
+        kept |= {name: value for name, value in measures.items() if is_measure(value)}
+        return cls(**kept, phase=phase, problem=problem)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -92,6 +122,8 @@ class Observed:
     kind: str = ""  # why it is in that state; see launch.exits
     progressed: float | None = None  # when the last progress came
     silent_since: float | None = None  # since when its launcher does not answer
+    waits_for: tuple[str, ...] = ()  # the peers without which its program does not start
+    stopped_since: float | None = None  # since when its program is stopped (SIGSTOP)
 
     @property
     def over(self) -> bool:
@@ -111,6 +143,8 @@ class Observed:
             "progress": self.progress.to_dict() if self.progress else None,
             "progressed": self.progressed,
             "silentSince": self.silent_since,
+            "waitsFor": list(self.waits_for),
+            "stoppedSince": self.stopped_since,
             "pid": self.pid,
             "started": self.started,
             "ended": self.ended,
@@ -135,6 +169,8 @@ class Observed:
             kind=kind_in(data),
             progressed=data.get("progressed"),
             silent_since=data.get("silentSince"),
+            waits_for=tuple(data.get("waitsFor") or ()),
+            stopped_since=data.get("stoppedSince"),
         )
 
 
@@ -149,6 +185,8 @@ class Cause:
     time: float = 0.0
     kind: str = ""
     peer: str | None = None  # the other end, where two tasks could not reach each other
+    module: str | None = None  # what the program's interpreter lacks
+    python: str | None = None  # that interpreter
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -159,6 +197,8 @@ class Cause:
             "lines": list(self.lines),
             "time": self.time,
             "peer": self.peer,
+            "module": self.module,
+            "python": self.python,
         }
 
     @classmethod
@@ -171,6 +211,8 @@ class Cause:
             time=data.get("time", 0.0),
             kind=kind_in({"state": "failed", **data}),
             peer=data.get("peer"),
+            module=data.get("module"),
+            python=data.get("python"),
         )
 
 
@@ -193,7 +235,10 @@ def job_state(tasks: Iterable[Observed]) -> str:
 
 @dataclass(frozen=True)
 class JobStatus:
-    """One look at a job: every task, the result if there is one, the first cause if it failed."""
+    """One look at a job: every task, the result if there is one, the first cause if it failed.
+
+    `results` says where the files are that tasks have written.
+    """
 
     job: str
     run: str
@@ -204,6 +249,8 @@ class JobStatus:
     cause: Cause | None = None
     started: float | None = None
     ended: float | None = None
+    ended_by: EndedBy | None = None  # the command that ended it, if one did
+    results: tuple[Results, ...] = ()
 
     @property
     def over(self) -> bool:
@@ -219,8 +266,10 @@ class JobStatus:
             "tasks": [task.to_dict() for task in self.tasks],
             "result": dict(self.result) if self.result is not None else None,
             "cause": self.cause.to_dict() if self.cause else None,
+            "results": [one.to_dict() for one in self.results],
             "started": self.started,
             "ended": self.ended,
+            "endedBy": self.ended_by.to_dict() if self.ended_by else None,
         }
 
     @classmethod
@@ -233,8 +282,10 @@ class JobStatus:
             tasks=tuple(Observed.from_dict(task) for task in data["tasks"]),
             result=sound(data["result"]) if data.get("result") else None,
             cause=Cause.from_dict(data["cause"]) if data.get("cause") else None,
+            results=tuple(Results.from_dict(one) for one in data.get("results", ())),
             started=data.get("started"),
             ended=data.get("ended"),
+            ended_by=EndedBy.from_dict(data["endedBy"]) if data.get("endedBy") else None,
         )
 
 
@@ -279,6 +330,11 @@ class LogLine(NamedTuple):
     stream: str
     data: bytes
     complete: bool = True
+
+    @property
+    def text(self) -> str:
+        """The line as text; bytes that are not UTF-8 are replaced."""
+        return self.data.decode("utf-8", "replace")
 
 
 @dataclass(frozen=True)

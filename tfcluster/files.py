@@ -83,14 +83,17 @@ def write_bytes(path: Path, data: bytes) -> None:
     """Write all of it at once, as write_object does."""
     refuse_link(path)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
-    temporary.unlink(missing_ok=True)
-    descriptor = open_plain(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
+        temporary.unlink(missing_ok=True)
+        descriptor = open_plain(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
         os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename, error.filename2 = str(path), None
         raise
 
 

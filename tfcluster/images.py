@@ -12,7 +12,8 @@ import os
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -86,11 +87,30 @@ def build_labels() -> dict[str, str]:
     }
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """What a builder needs: the context, a tar with its Dockerfile, and what is said beside it."""
+
+    context: bytes
+    arguments: Mapping[str, str]
+    labels: Mapping[str, str]
+    shown: tuple[str, ...] = ("Step ", SIZES)  # which lines of its output are passed on
+
+
+def trainer_recipe(*, gpu: bool) -> Recipe:
+    return Recipe(context_archive(), build_arguments(gpu=gpu), build_labels())
+
+
 def context_archive() -> bytes:
-    """The build context as a tar that depends on nothing but its content."""
+    """The build context of the trainer."""
+    return pack_context(context_files())
+
+
+def pack_context(files: Mapping[str, bytes]) -> bytes:
+    """A build context as a tar that depends on nothing but its content."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for name, data in context_files().items():
+        for name, data in files.items():
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = len(data), 0o644
             archive.addfile(entry, io.BytesIO(data))
@@ -122,29 +142,29 @@ def has_buildx(reference: str) -> bool:
     return asked.returncode == 0
 
 
-def build_command(*, gpu: bool, tags: Sequence[str]) -> list[str]:
+def build_command(recipe: Recipe, tags: Sequence[str]) -> list[str]:
     """The call of buildx; the context comes in on its standard input."""
     argv = ["docker", "buildx", "build", "--load", "--progress", "plain"]
     for tag in tags:
         argv += ["--tag", tag]
-    for key, value in build_arguments(gpu=gpu).items():
+    for key, value in recipe.arguments.items():
         argv += ["--build-arg", f"{key}={value}"]
-    for key, value in build_labels().items():
+    for key, value in recipe.labels.items():
         argv += ["--label", f"{key}={value}"]
     return [*argv, "-"]
 
 
-def build(api: Any, reference: str, *, gpu: bool, tags: Sequence[str], say: Say) -> None:
+def build(api: Any, reference: str, recipe: Recipe, tags: Sequence[str], say: Say) -> None:
     """Build the image under these names: with buildx where there is one, else the plain builder."""
     if has_buildx(reference):
-        build_with_buildx(reference, gpu=gpu, tags=tags, say=say)
+        build_with_buildx(reference, recipe, tags, say)
     else:
-        build_plainly(api, gpu=gpu, tags=tags, say=say)
+        build_plainly(api, recipe, tags, say)
 
 
-def build_with_buildx(reference: str, *, gpu: bool, tags: Sequence[str], say: Say) -> None:
+def build_with_buildx(reference: str, recipe: Recipe, tags: Sequence[str], say: Say) -> None:
     process = subprocess.Popen(
-        build_command(gpu=gpu, tags=tags),
+        build_command(recipe, tags),
         env=engine_environment(reference),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -152,7 +172,7 @@ def build_with_buildx(reference: str, *, gpu: bool, tags: Sequence[str], say: Sa
     )
     assert process.stdin is not None and process.stdout is not None
     with process.stdin:
-        process.stdin.write(context_archive())
+        process.stdin.write(recipe.context)
     said: list[str] = []
     for raw in process.stdout:
         line = raw.decode("utf-8", "replace").rstrip()
@@ -161,17 +181,17 @@ def build_with_buildx(reference: str, *, gpu: bool, tags: Sequence[str], say: Sa
             say(line)
         said.append(line)
     if process.wait() != 0:
-        raise build_failed(said)
+        raise BuildFailed(said)
 
 
-def build_plainly(api: Any, *, gpu: bool, tags: Sequence[str], say: Say) -> None:
+def build_plainly(api: Any, recipe: Recipe, tags: Sequence[str], say: Say) -> None:
     answers = api.build(
-        fileobj=io.BytesIO(context_archive()),
+        fileobj=io.BytesIO(recipe.context),
         custom_context=True,
         encoding=None,
         tag=tags[0],
-        buildargs=build_arguments(gpu=gpu),
-        labels=build_labels(),
+        buildargs=dict(recipe.arguments),
+        labels=dict(recipe.labels),
         rm=True,
         forcerm=True,
         decode=True,
@@ -179,11 +199,13 @@ def build_plainly(api: Any, *, gpu: bool, tags: Sequence[str], say: Say) -> None
     )
     said: list[str] = []
     for answer in answers:
-        said += [line for line in str(answer.get("stream", "")).splitlines() if line.strip()]
-        if str(answer.get("stream", "")).startswith(("Step ", SIZES)):
-            say(said[-1])
+        new = [line for line in str(answer.get("stream", "")).splitlines() if line.strip()]
+        for line in new:
+            if line.lstrip().startswith(recipe.shown):
+                say(line)
+        said += new
         if "errorDetail" in answer:
-            raise build_failed([*said, str(answer["errorDetail"].get("message", ""))])
+            raise BuildFailed([*said, str(answer["errorDetail"].get("message", ""))])
     add_tags(api, tags[0], tags[1:])
 
 
@@ -193,9 +215,13 @@ def add_tags(api: Any, image: str, tags: Sequence[str]) -> None:
         api.tag(image, repository, name or "latest", force=True)
 
 
-def build_failed(said: Sequence[str]) -> TfclusterError:
-    return TfclusterError(
-        "the image could not be built",
-        evidence=[f"  {line}" for line in said[-SHOWN_LINES:]],
-        hint="building needs access to a package index and to the base image",
-    )
+class BuildFailed(TfclusterError):
+    """A build that ended badly, with all that it said."""
+
+    def __init__(self, said: Sequence[str]):
+        self.said = list(said)
+        super().__init__(
+            "the image could not be built",
+            evidence=[f"  {line}" for line in self.said[-SHOWN_LINES:]],
+            hint="building needs access to a package index and to the base image",
+        )

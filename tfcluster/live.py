@@ -13,8 +13,12 @@ from collections.abc import Sequence
 from typing import Protocol, TextIO
 
 from tfcluster import console, tables
+from tfcluster.cells import clipped, visible_width
 from tfcluster.events import JobStatus, Observed
+from tfcluster.glyphs import glyph
+from tfcluster.launch.exits import WAITING
 
+MOST_PHASES = 8  # that are told of an attempt, off a terminal
 INTEREST = {"failed": 0, "starting": 1, "pending": 2, "stopped": 3, "running": 4, "serving": 5}
 
 
@@ -41,29 +45,42 @@ def open_display() -> Display:
     return PlainDisplay()
 
 
-def write_stdout(data: bytes) -> None:
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
-
-
 class PlainDisplay:
-    """One line on stderr per change of a task's state."""
+    """One line on stderr per change of a task's state, and one for each phase of an attempt."""
 
     def __init__(self) -> None:
         self.seen: dict[str, tuple[str, str, int]] = {}
+        self.phases: dict[str, set[str]] = {}
+        self.problems: dict[str, str] = {}
 
     def update(self, status: JobStatus) -> None:
         for task in status.tasks:
             shown = (task.state, task.reason, task.restarts)
             before = self.seen.get(task.task)
-            if shown == before or (before is None and task.state == "pending"):
-                continue
-            self.seen[task.task] = shown
-            console.say(f"{task.task}: {tables.state_text(task)}")
+            if shown != before and (before is not None or task.state != "pending"):
+                self.seen[task.task] = shown
+                if before is None or before[2] != task.restarts:
+                    self.phases[task.task] = set()
+                console.say(f"{task.task}: {tables.state_text(task)}")
+            self.tell_phase(task)
+            self.tell_problem(task)
+
+    def tell_problem(self, task: Observed) -> None:
+        """What is wrong although the task goes on, and that it is over."""
+        now, before = tables.problem(task), self.problems.get(task.task, "")
+        self.problems[task.task] = now
+        if now != before and not task.over:
+            console.say(f"{task.task}: {now or 'no longer: ' + before}")
+
+    def tell_phase(self, task: Observed) -> None:
+        """A phase that comes again, as saving does, is no news; a wait is in the reason."""
+        told, phase = self.phases.setdefault(task.task, set()), tables.phase(task)
+        if phase and phase not in told and task.kind != WAITING and len(told) < MOST_PHASES:
+            told.add(phase)
+            console.say(f"{task.task}: {phase}")
 
     def write(self, lines: bytes) -> None:
-        write_stdout(lines)
+        console.write_bytes(lines)
 
     def notice(self, text: str) -> None:
         console.say(text)
@@ -80,10 +97,14 @@ class Region:
         self.drawn: list[str] = []
 
     def draw(self, lines: Sequence[str]) -> None:
+        ready = [console.shown(line) for line in lines]
+        if ready and ready == self.drawn:
+            return
         # One write per frame, so that nothing half-drawn is ever on the screen.
-        self.stream.write(self.erasing() + "".join(f"{line}\n" for line in lines))
+        frame = self.changing(ready) or self.erasing() + "".join(f"{line}\n" for line in ready)
+        self.stream.write(frame)
         self.stream.flush()
-        self.drawn = list(lines)
+        self.drawn = ready
 
     def erase(self) -> None:
         self.stream.write(self.erasing())
@@ -93,6 +114,17 @@ class Region:
     def keep(self) -> None:
         """Leave on the screen what is there."""
         self.drawn = []
+
+    def changing(self, ready: Sequence[str]) -> str:
+        """What rewrites only the lines that differ; empty if all have to be drawn again."""
+        columns = terminal_size(self.stream).columns
+        if len(ready) != len(self.drawn):
+            return ""
+        if any(visible_width(line) >= columns for line in (*ready, *self.drawn)):
+            return ""  # a line that the terminal wraps takes more rows than one
+        pairs = zip(self.drawn, ready, strict=True)
+        rows = ["\n" if old == new else f"{new}\x1b[K\n" for old, new in pairs]
+        return f"\x1b[{len(rows)}A\r" + "".join(rows)
 
     def erasing(self) -> str:
         """What takes the lines off the screen; what a narrower window has wrapped counts too."""
@@ -116,7 +148,7 @@ class LiveDisplay:
 
     def write(self, lines: bytes) -> None:
         self.region.erase()
-        write_stdout(lines)
+        console.write_bytes(lines)
         self.redraw()
 
     def notice(self, text: str) -> None:
@@ -143,21 +175,20 @@ def terminal_size(stream: TextIO) -> os.terminal_size:
         return shutil.get_terminal_size()
 
 
-def visible_width(line: str) -> int:
-    from tfcluster.tail import SGR
-
-    return console.cell_width(SGR.sub("", line))
-
-
 def table_lines(status: JobStatus, columns: int, rows: int, color: bool) -> list[str]:
-    """The table, no wider and no higher than the terminal; what is left out is counted."""
-    room = max(3, rows - 4)
+    """The table, no wider and no higher than the terminal; what is left out is counted.
+
+    While the job runs, a line above says for how long it has.
+    """
+    room = max(3, rows - 5)
     tasks, more = fitting(status.tasks, room)
     header, body = tables.task_rows(tasks, bars=True)
     lines = console.table(
         header, body, width=max(20, columns - 2), style=console.state_style, on=color
     )
-    return [f" {line}" for line in lines] + ([f" {more}"] if more else [])
+    head = [] if status.over or not status.started else [tables.headline(status, whole=True)]
+    head = [clipped(line, columns - 2) for line in head]
+    return [f" {line}" for line in (*head, *lines, *([more] if more else []))]
 
 
 def fitting(tasks: Sequence[Observed], room: int) -> tuple[list[Observed], str]:
@@ -173,4 +204,4 @@ def fitting(tasks: Sequence[Observed], room: int) -> tuple[list[Observed], str]:
         if place not in shown:
             counts[task.state] = counts.get(task.state, 0) + 1
     rest = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
-    return [tasks[place] for place in sorted(shown)], f"… and {rest}"
+    return [tasks[place] for place in sorted(shown)], f"{glyph('…')} and {rest}"

@@ -14,15 +14,18 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tfcluster.archive import Run
+from tfcluster.code.planned import CodePlan, workdir_in
 from tfcluster.errors import MissingError
 from tfcluster.files import read_versioned
+from tfcluster.interpreter import Interpreter
 from tfcluster.launch import plan as launch_plan
-from tfcluster.redaction import looks_secret, redacted_argv
+from tfcluster.redaction import masked_value, redacted_argv
 
 if TYPE_CHECKING:
     from tfcluster.spec.model import JobSpec, RoleSpec
 
 VERSION = 2  # of plan.json
+RESULTS_LIMIT = 100 << 20  # bytes of one task, unless results.limit says otherwise
 ROLE_ORDER = ("chief", "ps", "worker", "evaluator")
 
 
@@ -36,6 +39,30 @@ class Resources:
     cpu: float | None = None
     memory: int | None = None
     gpus: int = 0
+
+
+@dataclass(frozen=True)
+class ResultsPlan:
+    """What is brought back when the job ends, and to which folder beside the caller's."""
+
+    files: tuple[str, ...]
+    limit: int
+    wait: float
+    to: str
+
+    def launch(self) -> launch_plan.ResultsEntry:
+        return {"files": list(self.files), "limit": self.limit, "wait": self.wait}
+
+
+@dataclass(frozen=True)
+class StallPlan:
+    """After how many seconds a task stands still, and what is done about it."""
+
+    timeout: float
+    action: str  # report, restart or fail
+
+    def launch(self) -> launch_plan.StallRule:
+        return {"timeout": self.timeout, "action": self.action}
 
 
 @dataclass(frozen=True)
@@ -60,6 +87,7 @@ class RolePlan:
     task_env: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     container: Mapping[str, Any] = field(default_factory=dict)  # image, mounts, …: plain data
     digest: str = ""
+    interpreter: Interpreter | None = None  # what `python` stands for, where that was looked up
 
 
 @dataclass(frozen=True)
@@ -109,6 +137,10 @@ class Plan:
     logdir: str | None = None
     checkpoints: str | None = None
     bind: str = "0.0.0.0"
+    code: CodePlan | None = None
+    results: ResultsPlan | None = None
+    stall: StallPlan | None = None
+    requirements: str = ""  # the key of the environment that local tasks run in, if there is one
     site: Mapping[str, Any] = field(default_factory=dict)  # what only the backend reads
 
     def role(self, name: str) -> RolePlan:
@@ -126,6 +158,12 @@ class Plan:
         )
 
     @property
+    def writer(self) -> str:
+        """The task that writes summaries and results: the chief, or the first worker."""
+        names = [role.role for role in self.roles]
+        return f"{next((role for role in ('chief', 'worker') if role in names), names[0])}-0"
+
+    @property
     def size(self) -> int:
         return sum(role.replicas for role in self.roles)
 
@@ -134,6 +172,18 @@ class Plan:
         """Stands for a run's id in what is rendered without one: the same spec, the same id."""
         digests = "".join(role.digest for role in self.roles)
         return hashlib.sha256(digests.encode()).hexdigest()[:6]
+
+    @property
+    def interpreter_lines(self) -> list[str]:
+        """`python: /usr/bin/python (from PATH)`, once per interpreter that was looked up."""
+        found = [role.interpreter for role in self.roles if role.interpreter is not None]
+        return list(dict.fromkeys(f"{one.name}: {one.text}" for one in found))
+
+    @property
+    def made_for_requirements(self) -> set[str]:
+        """The names of what holds its requirements."""
+        images = {str(role.container.get("image", "")) for role in self.roles}
+        return {self.requirements, *images} - {""}
 
     def digests(self) -> dict[str, str]:
         """Per task, what changes whenever the task would have to be replaced."""
@@ -157,6 +207,9 @@ class Plan:
             "bind": self.bind,
             "logdir": self.logdir,
             "checkpoints": self.checkpoints,
+            **({"code": self.code.launch()} if self.code else {}),
+            **({"results": self.results.launch()} if self.results else {}),
+            **({"stall": self.stall.launch()} if self.stall else {}),
             "cluster_roles": list(self.cluster_roles),
             "roles": {role.role: launch_role(role) for role in self.roles},
         }
@@ -191,6 +244,11 @@ class Plan:
         fields["roles"] = tuple(role_from_dict(role) for role in data["roles"])
         for name in ("success", "cluster_roles"):
             fields[name] = tuple(data[name])
+        results = data.get("results")
+        if results:
+            fields["results"] = ResultsPlan(**{**results, "files": tuple(results["files"])})
+        fields["stall"] = StallPlan(**data["stall"]) if data.get("stall") else None
+        fields["code"] = CodePlan.from_dict(data["code"]) if data.get("code") else None
         return cls(**fields)
 
 
@@ -213,6 +271,8 @@ def role_from_dict(data: Mapping[str, Any]) -> RolePlan:
     fields["restart_on"] = None if data["restart_on"] is None else tuple(data["restart_on"])
     fields["resources"] = Resources(**data["resources"])
     fields["cpus"] = {key: tuple(value) for key, value in data["cpus"].items()}
+    chosen = data.get("interpreter")
+    fields["interpreter"] = Interpreter.from_dict(chosen) if chosen else None
     return RolePlan(**fields)
 
 
@@ -260,7 +320,7 @@ def filled_task(launch: launch_plan.LaunchPlan, role: RolePlan, index: int) -> T
 
 def masked(env: Mapping[str, str]) -> dict[str, str]:
     """The environment as it may be shown: values whose names look secret are hidden."""
-    return {key: "***" if looks_secret(key) else value for key, value in env.items()}
+    return {key: masked_value(key, value) for key, value in env.items()}
 
 
 def known_tasks(plan: Plan) -> str:
@@ -282,6 +342,9 @@ class Site:
     logdir: str
     checkpoints: str
     bind: str = "0.0.0.0"
+    code: CodePlan | None = None
+    requirements: str = ""
+    hands_over: bool = False  # whether what a task writes goes with its container
     # role -> what its containers are made of, as JSON; part of the digest
     container: Callable[[str], Mapping[str, Any]] = lambda role: {}
     settings: Mapping[str, Any] = field(default_factory=dict)  # becomes Plan.site
@@ -307,9 +370,28 @@ def plan_job(spec: JobSpec, site: Site) -> Plan:
         logdir=spec.logdir or site.logdir,
         checkpoints=spec.checkpoints or site.checkpoints,
         bind=site.bind,
+        code=site.code,
+        results=plan_results(spec, site),
+        stall=StallPlan(*spec.effective_stall),
+        requirements=site.requirements,
         site=site.settings,
     )
-    return replace(plan, roles=tuple(with_digest(plan, role, counts) for role in plan.roles))
+    # Folders that the person has chosen; those of a run differ from run to run.
+    chosen = {key: path for key in ("logdir", "checkpoints") if (path := getattr(spec, key))}
+    # What is left to tfcluster is no reason to replace tasks.
+    if spec.stall_timeout is not None or spec.on_stall is not None:
+        chosen["stall"] = json.dumps(asdict(StallPlan(*spec.effective_stall)))
+    digested = (with_digest(plan, role, counts, chosen) for role in plan.roles)
+    return replace(plan, roles=tuple(digested))
+
+
+def plan_results(spec: JobSpec, site: Site) -> ResultsPlan | None:
+    wanted = spec.results
+    if wanted is None:
+        return None
+    wait = wanted.wait if site.hands_over else 0.0
+    limit = wanted.limit.bytes if wanted.limit else RESULTS_LIMIT
+    return ResultsPlan(tuple(wanted.files), limit, wait, wanted.to)
 
 
 def in_cluster(role: str, strategy: str) -> bool:
@@ -329,7 +411,7 @@ def plan_role(spec: JobSpec, name: str, site: Site) -> RolePlan:
         argv=tuple(role_argv(spec, role, site)),
         env={**train_env(spec), **spec.env, **role.env},
         env_files=tuple(source.file for source in spec.env_from if source.file is not None),
-        workdir=role.workdir or spec.workdir,
+        workdir=workdir_in(site.code, role.workdir or spec.workdir),
         restarts=restarts.limit,
         restart_on=None if restarts.on is None else tuple(restarts.on),
         needs=spec.needs_of(name),
@@ -342,11 +424,19 @@ def plan_role(spec: JobSpec, name: str, site: Site) -> RolePlan:
     )
 
 
-def role_argv(spec: JobSpec, role: RoleSpec, site: Site) -> list[str]:
+def own_argv(spec: JobSpec, role: RoleSpec) -> list[str] | None:
+    """The command of the person's own program; None if the role runs the bundled trainer."""
     if role.command is not None:
         return [*role.command, *(role.args or ())]
     if spec.command is not None:
         return [*spec.command, *(role.args if role.args is not None else spec.args)]
+    return None
+
+
+def role_argv(spec: JobSpec, role: RoleSpec, site: Site) -> list[str]:
+    own = own_argv(spec, role)
+    if own is not None:
+        return own
     argv = [site.python, "-m", "trainer"]
     if spec.train is not None:
         argv += spec.train.flags()
@@ -358,9 +448,19 @@ def train_env(spec: JobSpec) -> dict[str, str]:
     return {"PYTHONSAFEPATH": "1"} if spec.train is not None else {}
 
 
-def with_digest(plan: Plan, role: RolePlan, counts: Mapping[str, int]) -> RolePlan:
+def with_digest(
+    plan: Plan, role: RolePlan, counts: Mapping[str, int], folders: Mapping[str, str]
+) -> RolePlan:
     """A digest over all that makes a task what it is, except where it happens to listen."""
     content = asdict(replace(role, addresses=(), control=(), cpus={}, task_env={}, digest=""))
+    del content["interpreter"]  # found where the task runs, not said by the spec
+    if plan.results:
+        content["results"] = plan.results.launch()
+    if plan.code:
+        content |= plan.code.digested(role.workdir)
+    if plan.requirements:
+        content["requirements"] = plan.requirements
     shared = [plan.strategy, plan.success, plan.start_timeout, plan.deadline, plan.stop_grace]
-    data = json.dumps([content, shared, plan.barrier, dict(counts)], sort_keys=True)
+    parts = [content, shared, plan.barrier, dict(counts), *([dict(folders)] if folders else [])]
+    data = json.dumps(parts, sort_keys=True)
     return replace(role, digest=hashlib.sha256(data.encode()).hexdigest()[:16])

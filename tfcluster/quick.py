@@ -8,9 +8,13 @@ how quick a call is and nothing more.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from typing import Any
 
 from typer.core import TyperCommand
+
+from tfcluster.errors import UsageError
 
 
 class QuickParam:
@@ -25,11 +29,20 @@ class QuickParam:
             return () if many else None
         if self.plain(value):
             return value
-        if self.descriptor.annotation is int and isinstance(value, str) and value.isdecimal():
+        if self.is_whole_number(value):
             return int(value)
         from typer._coercion import build_runtime_param
 
         return build_runtime_param(self.descriptor).coerce(value, param=param, ctx=ctx)
+
+    def is_whole_number(self, value: Any) -> bool:
+        """Whether the value is the text of a whole number in the range that it has to be in."""
+        if self.descriptor.annotation is not int:
+            return False
+        if not isinstance(value, str) or not value.isdecimal():
+            return False
+        info, number = self.descriptor.parameter_info, int(value)
+        return (info.min is None or number >= info.min) and (info.max is None or number <= info.max)
 
     def plain(self, value: Any) -> bool:
         """Whether the value needs no conversion."""
@@ -67,4 +80,36 @@ class QuickParameters:
 
 
 class QuickCommand(QuickParameters, TyperCommand):
-    """A command with quick parameters."""
+    """A command with quick parameters, examples below its options, and a word on stray words."""
+
+    examples: Sequence[tuple[str, str]] = ()  # a command line, and what it does
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        if self.examples:
+            width = max(len(line) for line, _ in self.examples)
+            formatter.write("\nExamples:\n")
+            for line, words in self.examples:
+                formatter.write(f"  {line:{width}}  # {words}\n")
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.allow_extra_args = True  # refused below, with a better hint than typer's
+        rest: list[str] = super().parse_args(ctx, args)
+        if ctx.args and not ctx.resilient_parsing:
+            raise unexpected(ctx, ctx.args[0])
+        return rest
+
+
+def is_path(word: str) -> bool:
+    """Whether a word can only be a file or folder: no job, role or task is called like it."""
+    return word.endswith((".yaml", ".yml")) or os.sep in word or word in (".", "..")
+
+
+def unexpected(ctx: Any, word: str) -> UsageError:
+    """A word that a command does not take: most often the spec or the job, without its option."""
+    options = {name for param in ctx.command.params for name in param.opts}
+    hint = f"see {ctx.command_path} --help"
+    if is_path(word) and "--file" in options:
+        hint = f"name the spec with --file: {ctx.command_path} --file {word}"
+    elif "--job" in options:
+        hint = f"if it is a job, name it with --job: {ctx.command_path} --job {word}"
+    return UsageError(f'unexpected word "{word}"', hint=hint)

@@ -54,17 +54,33 @@ def environment() -> jinja2.Environment:
 
 def packed(text: str) -> str:
     """Text as base64 lines, for scripts that carry a file."""
-    data = base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+    return wrapped(zlib.compress(text.encode(), 9))
+
+
+def wrapped(content: bytes) -> str:
+    """Bytes as base64 lines."""
+    data = base64.b64encode(content).decode()
     return "\n".join(data[start : start + 100] for start in range(0, len(data), 100))
 
 
 def render_local(plan: Plan) -> str:
-    """A shell script that runs the job by itself, with no tfcluster installed."""
+    """A shell script that runs the job by itself, with no tfcluster installed.
+
+    It chooses its ports when it runs, so that the same spec gives the same script.
+    """
     launch = plan.launch("rendered")
+    for role in launch["roles"].values():
+        for name in ("addresses", "control"):
+            role[name] = [f"{plan.bind}:0"] * role["replicas"]
     folders = [folder for folder in (plan.logdir, plan.checkpoints) if folder]
     template = environment().get_template("local/run.sh.j2")
     return template.render(
-        plan=plan, launch=launch, launcher=source(), folders=folders, python=sys.executable
+        plan=plan,
+        launch=launch,
+        launcher=source(),
+        folders=folders,
+        ports=plan.site["ports"],
+        python=sys.executable,
     )
 
 
@@ -143,6 +159,11 @@ def check_target(plan: Plan, target: str) -> None:
         raise UsageError(
             f'render target "{target}" is not part of this version',
             hint=f"known targets: {', '.join(sorted(TARGETS))}",
+        )
+    if plan.results and target != "kubernetes":
+        raise UsageError(
+            f"results: nothing brings them back from what is rendered for {target}",
+            hint="leave results out: files stay where $TFCLUSTER_OUTPUT is",
         )
     needed = BACKEND_OF.get(target, target)
     if plan.backend != needed:

@@ -13,6 +13,9 @@
     reader.lock     held by the only writer of tasks/     the keeper, or a command without one
     engines.json    the Docker engines it has been on     `up`
     manifests.yaml  what was applied                      `up`, on Kubernetes
+    code.tar.gz     the code, as it was sent              `up`
+    code/           the same, unpacked                    `up`, on the local backend
+    results.json    what has come back                    the keeper
     ending          tells the keeper that a command       `up` and `down`, on Kubernetes
                     is ending tasks and will say so
     tasks/<task>.json           one task                  its launcher, or the keeper
@@ -27,21 +30,25 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict, TypeVar, cast
 
 from tfcluster import files
-from tfcluster.errors import DamagedFile
+from tfcluster.errors import DamagedFile, StateWarning
 from tfcluster.events import SCHEMA_VERSION, Event, JobStatus
 from tfcluster.launch import plan as launch
 from tfcluster.launch import proof
 from tfcluster.launch import record as task_record
+from tfcluster.place import place_of
 from tfcluster.runrecord import VERSION as RECORD_VERSION
 from tfcluster.runrecord import RunRecord
 
 KEEPER_VERSION = 1
 ENGINES_VERSION = 1
+RESULTS_VERSION = 1
+T = TypeVar("T")
 # What the launcher of this version writes.
 LAUNCH_VERSIONS = (launch.PLAN_VERSION,)
 TASK_VERSIONS = (task_record.RECORD_VERSION,)
@@ -55,6 +62,8 @@ TASK_SHAPE: dict[str, tuple[type, ...]] = {
     "program": (dict, NONE),
     "lines": (list,),
     "silent": (dict,),
+    "doing": (dict,),
+    "history": (list,),
 }
 
 
@@ -86,6 +95,8 @@ class RunFolder:
         self.output = path / "output"
         self.record_file = path / "record.json"
         self.record_lock = path / "record.lock"
+        self.code = path / "code"
+        self.code_archive = path / "code.tar.gz"
         self.spec_file = path / "spec.yaml"
         self.plan_file = path / "plan.json"
         self.launch_file = path / "launch.json"
@@ -97,6 +108,7 @@ class RunFolder:
         self.reader_lock = path / "reader.lock"
         self.engines_file = path / "engines.json"
         self.manifests_file = path / "manifests.yaml"
+        self.results_file = path / "results.json"
         self.ending_mark = path / "ending"
 
     def task_file(self, task: str) -> Path:
@@ -118,8 +130,10 @@ class RunFolder:
     def read_record(self) -> RunRecord | None:
         def parse(data: dict[str, Any]) -> RunRecord:
             record = RunRecord.from_dict(data)
-            own = (self.path.parent.parent.name, self.path.name)
-            if (record.job, record.run) != own:
+            key = self.path.parent.parent.name
+            # Older versions kept the runs of a job under its name alone.
+            keys = (place_of(record.job, record.base).key, record.job)
+            if key not in keys or record.run != self.path.name:
                 raise ValueError(f'it belongs to run {record.run} of job "{record.job}"')
             return record
 
@@ -140,6 +154,12 @@ class RunFolder:
     def write_status(self, status: JobStatus) -> None:
         files.write_object(self.status_file, status.to_dict())
 
+    def write_results(self, results: Mapping[str, Any]) -> None:
+        files.write_object(self.results_file, {"schemaVersion": RESULTS_VERSION, **results})
+
+    def read_results(self, parse: Callable[[dict[str, Any]], T]) -> T | None:
+        return files.read_versioned(self.results_file, parse, versions=(RESULTS_VERSION,))
+
     def append_event(self, event: Event) -> None:
         import json
 
@@ -149,16 +169,29 @@ class RunFolder:
         """Every whole event in order; a full disk can cut a line, which is then left out."""
         import json
 
+        bad = 0
         with contextlib.suppress(*files.ABSENT):
             with os.fdopen(files.open_read(self.events_file), "rb") as file:
                 for line in file:
-                    with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
-                        yield Event.from_dict(json.loads(line))
+                    try:
+                        event = Event.from_dict(json.loads(line))
+                    except (ValueError, KeyError, TypeError, AttributeError):
+                        bad += line.endswith(b"\n")  # else it is being written
+                        continue
+                    yield event
+        if bad:
+            words = f"{self.events_file}: left out what cannot be read in it: {bad} lines"
+            warnings.warn(words, StateWarning, stacklevel=2)
 
     # -- What is to be started
 
     def write_spec(self, text: str) -> None:
         files.write_bytes(self.spec_file, text.encode())
+
+    def read_spec(self) -> str | None:
+        """The spec as understood, as text."""
+        data = files.read_bytes(self.spec_file)
+        return None if data is None else data.decode("utf-8", "replace")
 
     def write_manifests(self, text: str) -> None:
         files.write_bytes(self.manifests_file, text.encode())

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from tfcluster.files import NUMBER, check_shape
 
 VERSION = 1
 NONE = type(None)
-JSON_NAMES = {"source_hash": "sourceHash"}
+JSON_NAMES = {"source_hash": "sourceHash", "ended_by": "endedBy"}
 SHAPE: dict[str, tuple[type, ...]] = {
     "job": (str,),
     "run": (str,),
@@ -30,7 +30,41 @@ MORE: dict[str, tuple[type, ...]] = {
     "context": (str, NONE),
     "namespace": (str, NONE),
     "cleaned": (bool,),
+    "endedBy": (dict, NONE),
 }
+ENDED_BY: dict[str, tuple[type, ...]] = {
+    "command": (str,),
+    "folder": (str,),
+    "pid": (int,),
+    "run": (str, NONE),
+}
+
+
+@dataclass(frozen=True)
+class EndedBy:
+    """The command that ended a run before the run came to its own end."""
+
+    command: str  # up or down
+    folder: str  # where it was called
+    pid: int
+    run: str | None = None  # the run that `up` began instead; without one it was Ctrl-C
+
+    @property
+    def words(self) -> str:
+        """`ended by `tfcluster down` in /home/ann/mnist`."""
+        if self.run is not None:
+            return f"ended by `tfcluster {self.command}` in {self.folder}, to begin run {self.run}"
+        if self.command == "up":
+            return f"ended by Ctrl-C on `tfcluster up` in {self.folder}"
+        return f"ended by `tfcluster {self.command}` in {self.folder}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> EndedBy:
+        check_shape(data, ENDED_BY)
+        return cls(**{key: data[key] for key in ENDED_BY})
 
 
 @dataclass(frozen=True)
@@ -45,7 +79,8 @@ class RunRecord:
     created: float
     spec: str | None = None
     source_hash: str = ""
-    # What `scale` needs to read the spec again; the value of a secret is None, and asked for then.
+    # What `scale` needs to read the spec again; the value of a secret is None, in an override
+    # masked, and asked for then.
     variables: Mapping[str, str | None] = field(default_factory=dict)
     overrides: tuple[str, ...] = ()
     state: str = "pending"
@@ -54,12 +89,14 @@ class RunRecord:
     context: str | None = None  # of the kubeconfig
     namespace: str | None = None
     cleaned: bool = False  # whether the cluster holds nothing of the run any more
+    ended_by: EndedBy | None = None  # written before the first task is told to end
 
     def to_dict(self) -> dict[str, Any]:
         found = {
             JSON_NAMES.get(one.name, one.name): getattr(self, one.name) for one in fields(self)
         }
         found["variables"], found["overrides"] = dict(self.variables), list(self.overrides)
+        found["endedBy"] = self.ended_by.to_dict() if self.ended_by else None
         return {"schemaVersion": VERSION, **found}
 
     @classmethod
@@ -72,4 +109,6 @@ class RunRecord:
         names = {JSON_NAMES.get(one.name, one.name): one.name for one in fields(cls)}
         values = {names[key]: value for key, value in data.items() if key in names}
         values["overrides"] = tuple(data.get("overrides", ()))
+        ended_by = data.get("endedBy")
+        values["ended_by"] = EndedBy.from_dict(ended_by) if ended_by is not None else None
         return cls(**values)

@@ -4,9 +4,10 @@ r"""Log lines: which ones, and how they look. Pure functions; nothing here reads
     worker-0 | step 100, loss 0.291
     worker-1 | step 100, loss 0.287
 
-Only the prefix is coloured, by the task's place among the sorted names, so that a task keeps its
-colour from one call to the next. What programs print is shown without the escape sequences that
-could garble the terminal; colours stay if colours are on. `-o raw` gives the exact bytes.
+Only the prefix is coloured, by the task's name alone, so that a task keeps its colour from one call
+to the next, whatever other tasks there are. What programs print is shown without the escape
+sequences that could garble the terminal; colours stay if colours are on. `-o raw` gives the exact
+bytes.
 """
 
 from __future__ import annotations
@@ -14,34 +15,27 @@ from __future__ import annotations
 import json
 import re
 import time
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 from tfcluster.errors import UsageError
+from tfcluster.escapes import ESCAPE, SGR, disarmed_json
 from tfcluster.events import SCHEMA_VERSION, LogLine
 from tfcluster.launch.lines import PROGRESS, RESULT
+from tfcluster.times import exact_moment
+
+if TYPE_CHECKING:
+    from tfcluster.folding import Folding
 
 FORMATS = ("default", "raw", "json")
 # No red: red is for errors.
 PALETTE = ("36", "33", "32", "35", "34", "96", "93", "92", "95", "94")
+ROLE_COLORS = {"ps": 0, "worker": 1, "chief": 4, "evaluator": 9}  # where each role begins
 HIGHLIGHT = "30;43"
-
-ESCAPE = re.compile(
-    r"\x1b(?:\[[0-9;:]*m)"  # SGR, the colours: group 0 starts with ESC [ and ends with m
-    r"|\x1b\[[0-?]*[ -/]*[@-~]"  # other CSI: cursor movement, erasing
-    r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)"  # OSC, DCS and other strings: titles, links
-    r"|\x1b[ -/]*[0-~]?"  # the rest
-    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"  # control characters except tab and line feed
-)
-SGR = re.compile(r"\x1b\[[0-9;:]*m")
-
-
-def natural(name: str) -> tuple[str, int, str]:
-    """A sort key that puts worker-2 before worker-10."""
-    role, _, index = name.rpartition("-")
-    return (role, int(index), "") if index.isdigit() else (name, -1, "")
 
 
 # -- Which lines -------------------------------------------------------------------------------
@@ -104,14 +98,18 @@ class Filter:
             return False
         if not (self.include or self.exclude):
             return True
-        text = line.data.decode("utf-8", "replace")
+        text = line.text
         if any(expression.search(text) for expression in self.exclude):
             return False
         return not self.include or any(expression.search(text) for expression in self.include)
 
 
-def select(lines: Iterable[LogLine], wanted: Filter) -> Iterator[LogLine]:
-    return (line for line in lines if wanted.wants(line))
+def select(
+    lines: Iterable[LogLine], wanted: Filter, folding: Folding | None = None
+) -> Iterator[LogLine]:
+    """The lines that are wanted, without those that are folded away."""
+    chosen = (line for line in lines if wanted.wants(line))
+    return chosen if folding is None else (line for line in chosen if not folding.hides(line))
 
 
 def last_lines(lines: Iterable[LogLine], count: int) -> list[LogLine]:
@@ -142,11 +140,6 @@ def printable(data: bytes, color: bool) -> str:
     return text + "\x1b[0m" if color and "\x1b[" in text else text
 
 
-def timestamp(seconds: float) -> str:
-    moment = datetime.fromtimestamp(seconds, timezone.utc)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
-
-
 @dataclass(frozen=True)
 class Style:
     """How lines are written."""
@@ -161,16 +154,23 @@ class Style:
     def prefix_of(self, task: str) -> bytes:
         if not self.prefixes:
             width = max(map(len, self.names), default=0)
-            for place, name in enumerate(sorted(self.names, key=natural)):
-                self.prefixes[name] = self.painted(f"{name:{width}} | ", place)
+            for name in self.names:
+                self.prefixes[name] = self.painted(name, width)
         if task not in self.prefixes:
-            width = max(map(len, self.prefixes), default=0)
-            self.prefixes[task] = self.painted(f"{task:{width}} | ", len(self.prefixes))
+            self.prefixes[task] = self.painted(task, max(map(len, self.prefixes), default=0))
         return self.prefixes[task]
 
-    def painted(self, text: str, place: int) -> bytes:
-        shown = f"\x1b[{PALETTE[place % len(PALETTE)]}m{text}\x1b[0m" if self.color else text
+    def painted(self, task: str, width: int) -> bytes:
+        text = f"{task:{width}} | "
+        shown = f"\x1b[{color_of(task)}m{text}\x1b[0m" if self.color else text
         return shown.encode()
+
+
+def color_of(task: str) -> str:
+    """A task's colour: from its name alone, and another one than its neighbour's."""
+    role, _, index = task.rpartition("-")
+    start = ROLE_COLORS.get(role, zlib.crc32(role.encode()))
+    return PALETTE[(start + int(index if index.isdigit() else 0)) % len(PALETTE)]
 
 
 def format_default(line: LogLine, style: Style) -> bytes:
@@ -181,7 +181,7 @@ def format_default(line: LogLine, style: Style) -> bytes:
             text = expression.sub(
                 lambda found: f"\x1b[{HIGHLIGHT}m{found[0]}\x1b[0m" if found[0] else "", text
             )
-    when = timestamp(line.time) + " " if style.timestamps else ""
+    when = exact_moment(line.time) + " " if style.timestamps else ""
     prefix = style.prefix_of(line.task) if style.prefix else b""
     return prefix + f"{when}{text}\n".encode()
 
@@ -199,9 +199,9 @@ def format_json(line: LogLine, style: Style) -> bytes:
         "attempt": line.attempt,
         "time": line.time,
         "stream": line.stream,
-        "line": line.data.decode("utf-8", "replace"),
+        "line": line.text,
     }
-    return json.dumps(record, ensure_ascii=False).encode() + b"\n"
+    return disarmed_json(json.dumps(record, ensure_ascii=False)).encode() + b"\n"
 
 
 FORMATTERS: dict[str, Callable[[LogLine, Style], bytes]] = {

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from trainer.cluster import cluster_from
 from trainer.errors import SettingsError, TrainerError
+from trainer.phase import enter
 from trainer.settings import Arguments, OneLineParser, Settings, parse_arguments
 
 if TYPE_CHECKING:
@@ -71,12 +72,14 @@ def run_task(arguments: Arguments) -> None:
     with ThreadPoolExecutor(1) as background:
         # The data are read and checked while TensorFlow, the slow one, is being imported.
         reading = background.submit(_read_data, settings)
+        enter("importing TensorFlow")
         import_tensorflow()
         data = reading.result()
     from trainer.job import Job
     from trainer.loop import train
     from trainer.run import Run
 
+    enter("building the graph")
     set_threads(cluster, settings)
     job = Job(settings, cluster, algorithm, data, arguments.logdir, arguments.checkpoints)
     run = getattr(algorithm, "make_run", Run)(job)

@@ -2,8 +2,8 @@
 
 Both are plain .npz files that any NumPy can read, with two entries more: `meta` (JSON) and
 `sha256`, a checksum over everything else. A file is written beside its place, flushed to disk and
-then renamed, so a crash leaves the one before untouched; a damaged one is passed over in favour of
-the one before it.
+then renamed, so a crash leaves the one before untouched. Whatever is not a whole checkpoint is
+passed over with a warning, in favour of the one before it; if none is left, that is an error.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ from trainer.state import Snapshot
 
 class DamagedFile(TrainerError):
     """The content of a file is not what was written."""
+
+
+class NoneWhole(TrainerError):
+    """There are checkpoints, and none of them can be used."""
 
 
 @dataclass(frozen=True)
@@ -58,32 +62,60 @@ class Checkpoints:
             "steps": snapshot.steps,
         }
         write_arrays(path, arrays, meta)
-        for _, old in numbered[: max(0, len(numbered) + 1 - self._keep)]:
-            old.unlink(missing_ok=True)
+        own = [old for _, old in numbered if _is_file(old)]
+        for old in own[: max(0, len(own) + 1 - self._keep)]:
+            with contextlib.suppress(OSError):  # too many is no reason to stop
+                old.unlink()
         return path
 
     def newest(self) -> Checkpoint | None:
-        """The newest checkpoint that is whole; damaged ones are named in a warning."""
-        for _, path in reversed(self._numbered()):
+        """The newest checkpoint that is whole; others are named in a warning.
+
+        None if there is no checkpoint; NoneWhole if there are some and none is whole.
+        """
+        numbered = self._numbered()
+        for _, path in reversed(numbered):
             try:
-                arrays, meta = read_arrays(path)
-                snapshot = Snapshot(
-                    parameters=arrays["parameters"],
-                    slots=arrays["slots"],
-                    updates=int(arrays["updates"]),
-                    steps=arrays["steps"],
-                )
-            except (DamagedFile, KeyError) as error:
+                return _read_checkpoint(path)
+            except TrainerError as error:
                 warn(f"{error}; trying the checkpoint before it")
-                continue
-            return Checkpoint(snapshot, meta, path)
+        if numbered:
+            raise NoneWhole(
+                f"none of the checkpoints in {self._folder} is whole ({len(numbered)} tried); "
+                "put a good one there, or start from the beginning with resume: never"
+            )
         return None
 
     def _numbered(self) -> list[tuple[int, Path]]:
-        if not self._folder.is_dir():
+        """Everything that is named like a checkpoint, by number."""
+        try:
+            paths = list(self._folder.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
             return []
-        found = [(self._NAME.fullmatch(path.name), path) for path in self._folder.iterdir()]
+        except OSError as error:
+            raise TrainerError(f"cannot read {self._folder}: {error.strerror}") from error
+        found = [(self._NAME.fullmatch(path.name), path) for path in paths]
         return sorted((int(match[1]), path) for match, path in found if match)
+
+
+def _is_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
+def _read_checkpoint(path: Path) -> Checkpoint:
+    if not _is_file(path):
+        raise DamagedFile(f"{path} is not a file")
+    arrays, meta = read_arrays(path)
+    missing = {"parameters", "slots", "updates", "steps"} - arrays.keys()
+    if missing:
+        raise DamagedFile(f"{path} is not a checkpoint: it has no {', '.join(sorted(missing))}")
+    snapshot = Snapshot(
+        parameters=arrays["parameters"],
+        slots=arrays["slots"],
+        updates=int(arrays["updates"]),
+        steps=arrays["steps"],
+    )
+    return Checkpoint(snapshot, meta, path)
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:

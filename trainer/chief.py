@@ -8,21 +8,27 @@ in again from the newest checkpoint, and the others wait for that.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from trainer.algorithms import algorithm_name
-from trainer.checkpoint import Checkpoint, Checkpoints, write_arrays
+from trainer.checkpoint import Checkpoint, Checkpoints, NoneWhole, write_arrays
 from trainer.collector import Tally
 from trainer.errors import TrainerError, warn
 from trainer.export import save_model
 from trainer.graph import WorkerGraph
 from trainer.job import Job
 from trainer.models import Judged, evaluate
+from trainer.phase import during, enter
 from trainer.report import Report
 from trainer.state import Counters, Snapshot
+
+SAVE_AGAIN_SECONDS = 5.0  # after a save that failed; doubled each time, up to a minute
+LAST_SAVE_SECONDS = 30.0  # how long the last save is tried
 
 
 class Chief:
@@ -45,6 +51,8 @@ class Chief:
         self._started = 0.0
         self._next_evaluation = 0
         self._saved_at, self._saved_updates = time.monotonic(), 0
+        self._failed_saves = 0  # since the last one that worked
+        self.without: tuple[str, ...] = ()  # the workers that were given up
         self._result: tuple[Snapshot, Counters, float] | None = None
 
     def prepare(self, session: Any) -> None:
@@ -87,7 +95,8 @@ class Chief:
         stop = False
         if self._settings.eval_every and updates >= self._next_evaluation:
             self._schedule_evaluation(updates)
-            accuracy = self._evaluate(self._state.snapshot(session))
+            with during("evaluating"):
+                accuracy = self._evaluate(self._state.snapshot(session))
             target = self._settings.target_accuracy
             stop = target is not None and accuracy >= target
         if self._settings.max_seconds and self._seconds() >= self._settings.max_seconds:
@@ -96,12 +105,16 @@ class Chief:
             self._state.tell_to_stop(session)
         if complete > self._complete or self._save_due(updates):
             self._complete = complete
-            self.save(session)
+            with during("saving"):
+                self.save(session)
         return stop
 
     def _save_due(self, updates: int) -> bool:
+        since = time.monotonic() - self._saved_at
+        if self._failed_saves:
+            return since >= min(60.0, SAVE_AGAIN_SECONDS * 2 ** (self._failed_saves - 1))
         every, seconds = self._settings.checkpoint_steps, self._settings.checkpoint_seconds
-        if seconds and time.monotonic() - self._saved_at >= seconds:
+        if seconds and since >= seconds:
             return True
         return bool(every) and updates // every > self._saved_updates // every
 
@@ -111,12 +124,18 @@ class Chief:
         if self._folder is None:
             return
         snapshot = self._state.snapshot(session)
-        self._saved_updates = snapshot.updates
         self._refuse_nan(snapshot)
         try:
             self._folder.save(snapshot, self._meta(finished=False))
         except TrainerError as error:
-            warn(f"no checkpoint saved: {error}")
+            self._failed_saves += 1
+            self._report.problem = f"no checkpoint since global step {self._saved_updates}: {error}"
+            warn(f"{self._report.problem}; trying again")
+            return
+        if self._failed_saves:
+            print(f"Checkpoint saved again at global step {snapshot.updates}", flush=True)
+        self._failed_saves, self._report.problem = 0, ""
+        self._saved_updates = snapshot.updates
 
     def take_result(self, session: Any) -> None:
         """The last thing that needs the parameter servers; they may end."""
@@ -132,23 +151,36 @@ class Chief:
         assert self._result is not None
         snapshot, counters, seconds = self._result
         settings, job = self._settings, self._job
+        enter("evaluating")
         judged = self._judge(snapshot)
         accuracy, cost = evaluate(judged.model, judged.vector, job.data.test)
         self._report.evaluated(snapshot.updates, seconds, accuracy, cost)
+        enter("saving")
         if self._folder:
-            self._folder.save(snapshot, self._meta(finished=True))
+            self._insist(partial(self._folder.save, snapshot, self._meta(finished=True)))
         weights = job.checkpoints or job.logdir
         if weights:
-            write_arrays(
-                weights / f"{settings.weights_name}.npz",
-                {"parameters": judged.vector},
-                {**self._meta(finished=True), **judged.meta},
-            )
+            path = weights / f"{settings.weights_name}.npz"
+            meta = {**self._meta(finished=True), **judged.meta}
+            self._insist(partial(write_arrays, path, {"parameters": judged.vector}, meta))
             if settings.saved_model:
                 save_model(weights / settings.weights_name, judged.model, judged.vector)
         self._report.ended(snapshot.updates, accuracy, self._validation_cost(judged))
         result = self._summary(snapshot, counters, seconds, accuracy, cost) | judged.details
         self._report.result(job.logdir / "result.json" if job.logdir else None, result)
+
+    def _insist(self, write: Callable[[], object]) -> None:
+        """Write what the run was for; a disk that is full now may have room in a moment."""
+        deadline = time.monotonic() + LAST_SAVE_SECONDS
+        while True:
+            try:
+                write()
+                return
+            except TrainerError as error:
+                if time.monotonic() > deadline:
+                    raise
+                warn(f"{error}; trying again")
+                time.sleep(SAVE_AGAIN_SECONDS)
 
     def _summary(
         self, snapshot: Snapshot, counters: Counters, seconds: float, accuracy: float, cost: float
@@ -174,6 +206,7 @@ class Chief:
                 "max": int(highest[1]),
             },
             "per_task": shares,
+            **({"without": list(self.without)} if self.without else {}),
             **({"gradients": asdict(self._tally)} if self._tally else {}),
             "algorithm": algorithm_name(self._settings, self._job.cluster),
             "settings": asdict(self._settings),
@@ -223,7 +256,13 @@ class Chief:
 
     def _usable_checkpoint(self) -> Checkpoint | None:
         """The newest checkpoint, if this run is to go on from it."""
-        found = self._folder.newest() if self._folder else None
+        try:
+            found = self._folder.newest() if self._folder else None
+        except NoneWhole as error:
+            if self._settings.resume != "never":
+                raise
+            warn(f"{error}; starting from the beginning")
+            return None
         if found is None:
             return None
         own = found.meta["run"] == self._job.run

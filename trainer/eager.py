@@ -7,10 +7,8 @@ strategies: `join` and `step`.
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,15 +17,16 @@ import numpy as np
 from trainer.chief import Chief
 from trainer.data import Batches, Examples, batches_per_epoch, normalised
 from trainer.devices import set_eager_devices
-from trainer.errors import TrainerError
+from trainer.errors import PeerError, TrainerError
 from trainer.graph import Outcome
 from trainer.job import Job
 from trainer.layout import Layout
 from trainer.models import Model
 from trainer.optimizers import Optimizer
+from trainer.peers import name_silent
 from trainer.report import Report
-from trainer.session import give_up
 from trainer.state import Counters, Snapshot
+from trainer.watchdog import SLACK_SECONDS, Watchdog, watchdog_for
 
 
 class EagerState:
@@ -40,8 +39,9 @@ class EagerState:
         slots: Sequence[Sequence[Any]],  # [piece][slot]
         updates: Any,
         workers: int,
+        watchdog: Watchdog,
     ) -> None:
-        self._optimizer = optimizer
+        self._optimizer, self._watchdog = optimizer, watchdog
         self.pieces, self.slots, self.updates = pieces, slots, updates
         self._cuts = np.cumsum([piece.shape[0] for piece in pieces])[:-1]
         self._workers = workers
@@ -77,18 +77,21 @@ class EagerState:
 
     def snapshot(self, session: None = None) -> Snapshot:
         """The state now."""
-        vector = np.concatenate([piece.numpy() for piece in self.pieces])
         kinds = range(len(self._optimizer.slot_starts))
-        columns = [np.concatenate([own[k].numpy() for own in self.slots]) for k in kinds]
+        with self._watchdog:
+            vector = np.concatenate([piece.numpy() for piece in self.pieces])
+            columns = [np.concatenate([own[k].numpy() for own in self.slots]) for k in kinds]
+            updates = int(self.updates.numpy())
         stacked = np.stack(columns) if columns else np.zeros((0, len(vector)), np.float32)
-        return Snapshot(vector, stacked, int(self.updates.numpy()), self.steps.copy())
+        return Snapshot(vector, stacked, updates, self.steps.copy())
 
     def counters(self, session: None = None) -> Counters:
         """The small values now."""
         everyone = np.ones(self._workers, bool)
         staleness = np.zeros((self._workers, 3))
         staleness[0] = self.staleness
-        updates = int(self.updates.numpy())
+        with self._watchdog:
+            updates = int(self.updates.numpy())
         return Counters(
             updates, self.steps.copy(), everyone, everyone, staleness, self.stop, self._started
         )
@@ -152,6 +155,9 @@ class StrategyRun(ABC):
         set_eager_devices(job.settings)
         self._job, self._settings, self._cluster = job, job.settings, job.cluster
         self.report = Report(job.settings, job.cluster, job.logdir)
+        # The first call also prepares what is called.
+        patience = max(job.settings.start_seconds, job.settings.recovery_seconds)
+        self._watchdog = watchdog_for(job.cluster, patience)
         self._chief: Chief | None = None
         self._updates = 0
         self._told_to_stop = False
@@ -204,10 +210,16 @@ class StrategyRun(ABC):
 
     def recover(self, error: Exception) -> None:
         """A strategy does not survive the loss of a task; its processes do, by starting again."""
-        raise TrainerError(
-            f"lost another task at step {self._updates} ({type(error).__name__}); "
+        names = name_silent(self._cluster)
+        who = f"{names} did not answer" if names else "lost another task"
+        raise PeerError(
+            f"{who} at step {self._updates} ({type(error).__name__}); "
             "started again, training goes on from the newest checkpoint"
         ) from error
+
+    def _works(self) -> None:
+        """A call has come back: from now on, others may keep this task waiting for less long."""
+        self._watchdog.seconds = self._settings.recovery_seconds + SLACK_SECONDS
 
     def _refuse_nan(self, losses: np.ndarray) -> None:
         bad = np.flatnonzero(~np.isfinite(losses))
@@ -216,15 +228,3 @@ class StrategyRun(ABC):
                 f"the cost became {losses[bad[0]]} at step {self._updates + int(bad[0]) + 1} "
                 f"(learning_rate {self._settings.learning_rate:g}); try a smaller learning_rate"
             )
-
-
-@contextlib.contextmanager
-def deadline(seconds: float, message: Callable[[], str]) -> Iterator[None]:
-    """End the process with the message if what is inside takes longer; nothing else can."""
-    timer = threading.Timer(seconds, lambda: give_up(f"{message()} within {seconds:g} s"))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()

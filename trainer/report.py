@@ -2,6 +2,7 @@
 
 Log formats (`--log_format`), one line every `log_every` steps:
 
+    short   step 101, epoch 1, batch 100 of 550, cost 2.2345, 312 steps/s
     epochs  Step: 101,  Epoch:  1,  Batch: 100 of 550,  Cost: 2.2345,  AvgTime: 3.21ms
     steps   1524487685.116428: Worker 0: training step 8054 done (global step:9960)
     json    {"task": "worker-0", "step": 100, "global_step": 100, "loss": 2.2345, ...}
@@ -13,6 +14,7 @@ Under the launcher (TFCLUSTER_TASK is set) there are also progress lines, at mos
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -24,8 +26,9 @@ import numpy as np
 
 from trainer.checkpoint import write_whole
 from trainer.cluster import ClusterInfo
-from trainer.errors import TrainerError
+from trainer.errors import TrainerError, warn
 from trainer.graph import Outcome
+from trainer.phase import enter
 from trainer.settings import Settings
 
 PROGRESS_SECONDS = 0.5
@@ -52,10 +55,12 @@ class Report:
         self._measure = Pace(METRICS_SECONDS)
         self._under_launcher = "TFCLUSTER_TASK" in os.environ
         self.cost = float("nan")
+        self.problem = ""  # what is wrong although training goes on
         self.staleness = [0.0, 0.0, 0.0]  # sum, maximum, number
 
     def begin(self, graph: Any, per_epoch: int, own: int) -> None:
         """Training starts (again) at this worker's step `own`."""
+        enter("training")
         self._per_epoch = per_epoch
         for pace in (self._log, self._progress, self._measure):
             pace.restart(own)
@@ -143,6 +148,9 @@ class Report:
                 f"(global step:{outcome.updates})"
             )
         epoch, batch = divmod(own - 1, self._per_epoch)
+        if self._settings.log_format == "short":
+            place = f"step {outcome.updates}, epoch {epoch + 1}, batch {batch + 1}"
+            return f"{place} of {self._per_epoch}, cost {self.cost:.4f}, {rate:.0f} steps/s"
         return (
             f"Step: {outcome.updates + 1},  Epoch: {epoch + 1:2d},  "
             f"Batch: {batch + 1:3d} of {self._per_epoch:3d},  "
@@ -165,6 +173,8 @@ class Report:
         if total is not None:
             line["total"] = total
         line |= {"rate": round(rate, 1), "loss": round(self.cost, 4)}
+        if self.problem:
+            line["problem"] = self.problem
         self._say(f"tfcluster-progress {json.dumps({**line, 'global_step': outcome.updates})}")
 
     def _record(self, own: int, outcome: Outcome, rate: float) -> None:
@@ -207,7 +217,8 @@ class Metrics:
 
     def __init__(self, folder: Path | None) -> None:
         self.evaluations: list[tuple[float, float]] = []  # (seconds, accuracy)
-        self._file = None
+        self._file: int | None = None
+        self._lost = 0  # records that could not be written
         if folder is None:
             return
         try:
@@ -215,22 +226,31 @@ class Metrics:
             path = folder / "metrics.jsonl"
             if path.exists():
                 self._remember(path)
-            self._file = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
             raise TrainerError(f"cannot write to {folder}: {error.strerror}") from error
 
     def write(self, record: Mapping[str, Any]) -> None:
         if "test_accuracy" in record:
             self.evaluations.append((record["seconds"], record["test_accuracy"]))
-        if self._file:
-            self._file.write(json.dumps(record) + "\n")
+        if self._file is None:
+            return
+        try:
+            os.write(self._file, f"{json.dumps(record)}\n".encode())
+        except OSError as error:  # a full disk is no reason to stop training
+            self._lost += 1
+            if self._lost == 1:
+                warn(f"metrics.jsonl cannot be written: {error.strerror}")
 
     def close(self) -> None:
-        if self._file:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
-            self._file = None
+        if self._file is None:
+            return
+        if self._lost:
+            warn(f"{self._lost} records are missing from metrics.jsonl")
+        with contextlib.suppress(OSError):  # what could not be written was said before
+            os.fsync(self._file)
+        os.close(self._file)
+        self._file = None
 
     def _remember(self, path: Path) -> None:
         for line in path.read_text(encoding="utf-8").splitlines():

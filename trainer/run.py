@@ -8,10 +8,12 @@ from collections.abc import Callable
 import numpy as np
 
 from trainer.chief import Chief
-from trainer.errors import TrainerError, warn
+from trainer.errors import PeerError, TrainerError, warn
 from trainer.graph import Outcome, WorkerGraph
 from trainer.job import Job
 from trainer.layout import layout_of
+from trainer.peers import name_silent
+from trainer.phase import wait_for
 from trainer.report import Report
 from trainer.scheme import scheme_of
 from trainer.session import POLL_SECONDS, Link, wait_until
@@ -69,6 +71,7 @@ class Run:
         if self._chief:
             self._chief.prepare(session)
         else:
+            wait_for([self._cluster.trainers[0]])
             wait_until(
                 lambda: self._state.is_ready(session),
                 self._patience,
@@ -156,20 +159,25 @@ class Run:
         warn(f"{self._cluster.task} lost a parameter server at step {self._own}; joining again")
 
     def _name_the_missing(self, error: Exception) -> None:
-        """Give up if it was not a parameter server that kept this worker waiting, but a worker."""
+        """Give up if it is known who kept this worker waiting: asking that task would only hang."""
         from tensorflow import errors
 
         collector = self._worker.collector
-        if collector is None or not isinstance(error, errors.DeadlineExceededError):
+        if not isinstance(error, errors.DeadlineExceededError):
+            return
+        waited = self._settings.recovery_seconds
+        if names := name_silent(self._cluster, self._cluster.served):
+            raise PeerError(f"{names} did not answer within {waited:g} s")
+        if collector is None:
             return
         try:
             missing = [self._cluster.trainers[i] for i in collector.missing(self._link.session)]
         except self.lost_errors:
             return
         if missing and self._cluster.task not in missing:
-            raise TrainerError(
+            raise PeerError(
                 f"{', '.join(missing)} did not contribute to the next update within "
-                f"{self._settings.recovery_seconds:g} s; with backups, updates do without"
+                f"{waited:g} s; with backups, updates do without"
             )
 
     @property
@@ -185,21 +193,29 @@ class Run:
         def missing() -> str:
             return self._without(self._state.counters(self._link.session).joined)
 
+        if names := missing():
+            wait_for(names.split(", "))
         wait_until(lambda: not missing(), self._patience, lambda: f"{missing()} did not join")
 
     def _wait_for_the_rest(self) -> None:
         """Until every worker has finished, or has made no steps for too long."""
         quiet_since = time.monotonic()
+        waits_for = ""
         while True:
             now = self._state.counters(self._link.session)
             if now.finished.all():
                 return
+            if waits_for != self._without(now.finished):
+                waits_for = self._without(now.finished)
+                wait_for(waits_for.split(", "))
             if not np.array_equal(self._steps, now.steps):
                 quiet_since = time.monotonic()
             self._steps, self._updates = now.steps, now.updates
             self.keep_house()
             if time.monotonic() - quiet_since > self._patience_with(now):
-                warn(f"{self._without(now.finished)} makes no more steps; ending without it")
+                warn(f"{waits_for} makes no more steps; ending without it")
+                assert self._chief
+                self._chief.without = tuple(waits_for.split(", "))
                 return
             time.sleep(POLL_SECONDS)
 

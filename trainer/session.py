@@ -9,7 +9,6 @@ import signal
 import socket
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -17,7 +16,9 @@ from typing import Any, NoReturn
 from trainer.cluster import ClusterInfo, host_of, threads_for
 from trainer.devices import device_options
 from trainer.errors import TrainerError
+from trainer.phase import enter, wait_for
 from trainer.settings import Settings
+from trainer.watchdog import WatchedSession, blame, deadline, watchdog_for
 
 POLL_SECONDS = 0.05
 OVER_SECONDS = 0.5
@@ -99,8 +100,10 @@ def serve(cluster: ClusterInfo, settings: Settings) -> NoReturn:
     """
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, lambda *_: os._exit(0))
+    enter("importing TensorFlow")
     import_tensorflow()
     server = start_server(cluster, settings)
+    enter(None)
     gc.enable()
     print(f"{cluster.task} serving on {cluster.jobs[cluster.role][cluster.index]}", flush=True)
     while "TFCLUSTER_TASK" in os.environ:
@@ -145,6 +148,8 @@ def _wait_until_gone(address: str) -> None:
 def wait_for_servers(cluster: ClusterInfo, seconds: float) -> None:
     """Until every task that serves accepts connections; one that does not is named."""
     for task, address in cluster.served.items():
+        if not answers(address):
+            wait_for([task])
         wait_until(
             lambda address=address: answers(address),  # type: ignore[misc]
             seconds,
@@ -163,6 +168,7 @@ class Link:
         self._probe = probe  # any operation that touches every ps
         self._server = None if cluster.alone else start_server(cluster, settings)
         self._lost_since: float | None = None
+        self._watchdog = watchdog_for(cluster, settings.recovery_seconds)
         self.session: Any = None
 
     @property
@@ -193,18 +199,11 @@ class Link:
             config.device_filters.extend([*(f"/job:{r}" for r in self._cluster.serving), own])
             config.operation_timeout_in_ms = int(self._settings.recovery_seconds * 1000)
             target = self._server.target
-        self.session = tf.compat.v1.Session(target, graph=self._probe.graph, config=config)
-        _KEPT_OPEN.append(self.session)
-        # A task that accepts connections but does not answer would hold the first call for ever:
-        # it is the only one that TensorFlow's own time-out cannot end.
-        silent = f"{self._everyone()} accepted a connection but did not answer within {seconds:g} s"
-        timer = threading.Timer(seconds, give_up, [silent])
-        timer.daemon = True
-        timer.start()
-        try:
-            self.session.run(self._probe)
-        finally:
-            timer.cancel()
+        session = tf.compat.v1.Session(target, graph=self._probe.graph, config=config)
+        _KEPT_OPEN.append(session)
+        self.session = session if self._server is None else WatchedSession(session, self._watchdog)
+        with deadline(seconds, lambda: blame(self._cluster)):
+            session.run(self._probe)
 
     def lose(self, error: Exception) -> None:
         """Drop the session after an error; give up if nothing has worked for too long."""
@@ -241,12 +240,6 @@ def _config(cluster: ClusterInfo, settings: Settings) -> Any:
 def _inter_op(settings: Settings, threads: int) -> int:
     """A remote function of TF2's coordinator blocks its thread: with one only, it never ends."""
     return max(threads, 4) if settings.algorithm == "coordinator" else threads
-
-
-def give_up(message: str) -> None:
-    """End the process with an error, from any thread."""
-    print(f"trainer: error: {message}", file=sys.stderr, flush=True)
-    os._exit(1)
 
 
 def answers(address: str) -> bool:

@@ -24,6 +24,14 @@ from tfcluster.events import JobStatus, LogQuery, Observed
 from tfcluster.launch.plan import control_address
 from tfcluster.spec.loader import load_spec
 
+# A program that holds still here until the test lets it go on; see Job.let_go.
+HOLD = (
+    "import os, time\n"
+    "print('up', flush=True)\n"
+    "gate = os.path.join(os.environ['TFCLUSTER_LOGDIR'], os.environ['TFCLUSTER_TASK'] + '.go')\n"
+    "while not os.path.exists(gate): time.sleep(0.05)\n"
+)
+LET_GO = 'mkdir -p "$TFCLUSTER_LOGDIR" && touch "$TFCLUSTER_LOGDIR/$TFCLUSTER_TASK.go"'
 SERVE = (
     "import socket, time; server = socket.create_server(('{}', $(PORT))); "
     "print('serving', flush=True); time.sleep(600)"
@@ -41,7 +49,7 @@ class Surroundings:
 
 
 BACKENDS = {
-    "local": Surroundings(sys.executable, "127.0.0.1", 1),
+    "local": Surroundings(sys.executable, "127.0.0.1", 4),
     "docker": Surroundings("python3", "", 8, {"image": "python:3.11-slim"}),
     "kubernetes": Surroundings("python3", "", 20, {"image": "python:3.11-slim"}),
 }
@@ -129,6 +137,12 @@ class Job:
 
     def says(self, task: str, text: bytes) -> None:
         until(lambda: text in self.log(task), f"{task} to say {text!r}", timeout=60)
+
+    def let_go(self, *tasks: str) -> None:
+        """Let the programs of these tasks go on from where they HOLD."""
+        assert self.run is not None
+        for task in tasks:
+            assert self.backend.exec(self.run, task, ["sh", "-c", LET_GO]) == 0
 
     def kill_program(self, task: str) -> None:
         pid = self.task(task).pid

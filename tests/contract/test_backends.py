@@ -249,17 +249,17 @@ def test_exec_passes_environment_and_exit_code(job, capfd):
     assert capfd.readouterr().out == "worker-1\n"
 
 
-def test_progress_and_result_reach_the_status(job):
+def test_progress_and_result_reach_the_status_also_where_a_loss_is_no_number(job):
     code = (
-        'print(\'tfcluster-progress {"step": 3, "total": 4, "loss": 0.5}\', flush=True); '
-        "print('tfcluster-result {\"accuracy\": 0.97}', flush=True)"
+        'print(\'tfcluster-progress {"step": 3, "total": 4, "loss": NaN}\', flush=True); '
+        'print(\'tfcluster-result {"accuracy": 0.97, "cost": -1e400}\', flush=True)'
     )
     job.up(job.spec(code))
     status = job.over()
     worker = next(task for task in status.tasks if task.task == "worker-0")
     assert worker.progress is not None
-    assert (worker.progress.step, worker.progress.total, worker.progress.loss) == (3, 4, 0.5)
-    assert status.result == {"accuracy": 0.97}
+    assert (worker.progress.step, worker.progress.total, worker.progress.loss) == (3, 4, "nan")
+    assert status.result == {"accuracy": 0.97, "cost": "-inf"}
 
 
 def test_of_two_ups_at_once_one_wins_and_the_other_says_so(job, monkeypatch):
@@ -292,7 +292,7 @@ def test_a_run_that_was_never_applied_is_not_a_success(job):
 def test_the_record_of_a_run_holds_spec_plan_events_and_exit_codes(job):
     job.up(job.spec(HELLO, env={"API_TOKEN": "s3cret"}))
     job.over()
-    run = latest_run(job.name)
+    run = latest_run(job.run.place)
     until(lambda: run.final_status() is not None, "the run to be settled")
     assert "s3cret" not in (run.path / "spec.yaml").read_text()
     assert json.loads((run.path / "plan.json").read_text())["job"] == job.name

@@ -18,7 +18,7 @@ import pytest
 from tests.contract.jobs import Job
 from tests.launchers import until
 from tfcluster.archive import Run, create_run
-from tfcluster.backends.keeping import MARK, alive
+from tfcluster.backends.processes import MARK, alive
 from tfcluster.commands import outcome
 from tfcluster.errors import MissingError, UsageError
 
@@ -138,6 +138,23 @@ def test_down_does_not_touch_a_process_that_took_over_a_pid(job):
     assert bystander.poll() is None
     bystander.kill()
     bystander.wait()
+
+
+def test_another_folders_job_of_the_same_name_runs_beside_it_and_is_not_ended(job, tmp_path):
+    (tmp_path / "b").mkdir()
+    other = Job("local", tmp_path / "b")
+    try:
+        job.up(job.spec(SLEEP, workers=1, ps=None))
+        before = job.identity_of_running("worker-0")
+        other.up(other.spec(SLEEP, workers=1, ps=None, env={"LEARNING_RATE": "2"}))
+        assert other.task_is("worker-0", "running") and other.run.id != job.run.id
+        assert job.identity_of_running("worker-0") == before
+        down = [sys.executable, "-m", "tfcluster", "down"]
+        subprocess.run(down, check=True, cwd=tmp_path / "b", timeout=60)
+        assert processes_of(other) == []
+        assert job.identity_of_running("worker-0") == before
+    finally:
+        other.down()
 
 
 def empty_run(folder: Path) -> Run:

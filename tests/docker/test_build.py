@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from tfcluster import images
+from tfcluster.backends.docker.images import push, push_failed
 from tfcluster.commands import build
 from tfcluster.errors import MissingError, TfclusterError
 
@@ -63,7 +64,7 @@ def test_the_context_holds_the_code_apart_from_the_data_and_no_leftovers():
 
 
 def test_buildx_gets_tags_arguments_and_labels():
-    argv = images.build_command(gpu=True, tags=["a:1", "b:2"])
+    argv = images.build_command(images.trainer_recipe(gpu=True), ["a:1", "b:2"])
     assert argv[:3] == ["docker", "buildx", "build"] and argv[-1] == "-"
     assert "TENSORFLOW=tensorflow[and-cuda]" in argv and argv.count("--tag") == 2
 
@@ -83,12 +84,12 @@ def test_push_needs_a_name():
     ],
 )
 def test_a_failed_push_is_explained_by_what_docker_says(name, said, hint):
-    error = build.push_failed(name, said)
+    error = push_failed(name, said)
     assert list(error.evidence) == [f"  Docker says: {said}"]
     assert error.hint is not None and error.hint.endswith(hint)
 
 
-def test_a_push_counts_the_layers_that_have_arrived(capsys):
+def test_a_push_counts_the_layers_that_have_arrived():
     """What an engine said of a push, shortened; there is no registry to push to in these tests."""
     said = [
         {"status": "The push refers to repository [example.com/it]"},
@@ -102,6 +103,8 @@ def test_a_push_counts_the_layers_that_have_arrived(capsys):
         {"status": "1: digest: sha256:0 size: 1"},
     ]
     engine = SimpleNamespace(api=SimpleNamespace(push=lambda name, **_: iter(said)))
-    build.push_image(engine, "example.com/it:1")
-    lines = [line.strip() for line in capsys.readouterr().err.splitlines()]
-    assert lines[1:-1] == [f"{count} of 3 layers are there" for count in (1, 2, 3)]
+    lines: list[str] = []
+    push(engine, "example.com/it:1", lines.append)
+    assert [line.strip() for line in lines[1:]] == [
+        f"{count} of 3 layers are there" for count in (1, 2, 3)
+    ]

@@ -12,7 +12,7 @@ import pytest
 
 from tests.docker.conftest import alive_keeper, containers, networks
 from tests.launchers import until
-from tfcluster.errors import MissingError, TfclusterError, UsageError
+from tfcluster.errors import MissingError, UsageError
 
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 
@@ -88,6 +88,47 @@ def test_containers_are_labelled_named_and_in_a_network_of_their_own(job, engine
     assert not [v for v in engine.api.volumes()["Volumes"] or () if v["Name"].endswith("-launch")]
 
 
+GUARDS = """
+import os, time
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+print("caps", status["CapEff"].strip(), "bound", status["CapBnd"].strip())
+print("nnp", status["NoNewPrivs"].strip())
+paths = ("/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max")
+print("pids", next(open(path).read().strip() for path in paths if os.path.exists(path)))
+open("/mine/made", "w").write("it")
+os.chown("/mine/made", 1234, 1234)
+os.setgid(1234); os.setuid(1234)
+print("dropped", os.getuid(), flush=True)
+time.sleep(600)
+"""
+KEPT = 0xEB  # CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETUID
+SYS_PTRACE = 1 << 19
+
+
+@pytest.mark.parametrize(
+    ("asked", "mask", "limit"),
+    [({}, KEPT, 4096), ({"capabilities": ["SYS_PTRACE"], "pids_limit": 99}, KEPT | SYS_PTRACE, 99)],
+)
+def test_an_own_image_is_held_to_few_capabilities_and_a_number_of_processes(
+    job, engine, tmp_path, asked, mask, limit
+):
+    """Root in it still writes to another's folder, and a program that drops root can be ended."""
+    mine = tmp_path / "mine"
+    mine.mkdir(mode=0o700)
+    os.chown(mine, 1000, 1000)
+    volume = {"source": "mine", "target": "/mine"}
+    job.up(job.spec(GUARDS, ps=None, workers=1, volumes=[volume], docker=asked))
+    job.says("worker-0", b"dropped 1234")
+    said = job.log("worker-0").decode().splitlines()
+    assert said[:3] == [f"caps {mask:016x} bound {mask:016x}", "nnp 1", f"pids {limit}"]
+    assert ((mine / "made").read_text(), (mine / "made").stat().st_uid) == ("it", 1234)
+    host = inspect(engine, job, "worker-0")["HostConfig"]
+    assert (host["CapDrop"], host["PidsLimit"]) == (["ALL"], limit)
+    # The launcher, which is root, ends a program that is not: that takes CAP_KILL.
+    job.backend.restart(job.run, ["worker-0"])
+    until(lambda: job.log("worker-0").count(b"dropped 1234") == 2, "its program to start again")
+
+
 def test_ps_sees_no_gpu_and_secrets_from_files_are_not_in_inspect(job, engine, tmp_path):
     (tmp_path / "secret.env").write_text("PASSWORD=hunter2\n")
     show = "import os; print(os.environ['PASSWORD'], repr(os.environ['CUDA_VISIBLE_DEVICES']))"
@@ -96,7 +137,7 @@ def test_ps_sees_no_gpu_and_secrets_from_files_are_not_in_inspect(job, engine, t
     assert "hunter2" not in json.dumps(inspect(engine, job, "worker-0"))
 
 
-def test_results_survive_in_a_volume_that_any_user_can_write_to(job, engine):
+def test_results_survive_in_a_volume_and_the_command_given_copies_them(job, engine, tmp_path):
     code = (
         "import os; open(os.path.join(os.environ['TFCLUSTER_LOGDIR'], 'made'), 'w').write('it'); "
         "print(os.getuid())"
@@ -106,7 +147,10 @@ def test_results_survive_in_a_volume_that_any_user_can_write_to(job, engine):
     job.down()
     name = f"tfcluster-{job.name}-{job.run.id}"
     assert engine.api.inspect_volume(name)["Labels"]["io.tfcluster.run"] == job.run.id
-    assert job.backend.remove_output(job.run) == [name]
+    place = job.status().results[0]
+    assert (place.kind, place.name, place.path) == ("volume", name, "/output")
+    subprocess.run(["sh", "-c", place.copy], cwd=tmp_path, check=True, timeout=60)
+    assert (tmp_path / f"{job.name}-{job.run.id}" / "made").read_text() == "it"
 
 
 def test_a_folder_for_results_is_made_and_seen_here(job, tmp_path):
@@ -196,20 +240,6 @@ def test_a_socket_that_is_not_for_us_says_permission_denied(engine, tmp_path):
     assert "permission denied" in done.stdout and "usermod" in done.stdout, done.stderr
 
 
-def test_a_job_of_the_same_name_started_elsewhere_is_left_alone(job, engine, tmp_path, monkeypatch):
-    job.up(job.spec(SLEEP))
-    job.says("worker-0", b"up")
-    home = os.environ["TFCLUSTER_HOME"]
-    monkeypatch.setenv("TFCLUSTER_HOME", str(tmp_path / "another"))
-    from tests.contract.jobs import Job
-
-    other = Job("docker", tmp_path)
-    with pytest.raises(TfclusterError, match="was not started from here"):
-        other.up(other.spec(SLEEP))
-    monkeypatch.setenv("TFCLUSTER_HOME", home)
-    assert job.task("worker-0").state == "running"
-
-
 def test_nothing_is_left_when_the_job_has_ended(job, engine):
     job.up(job.spec("print('hi')"))
     job.over()
@@ -228,3 +258,12 @@ def test_a_slow_stop_is_cut_short_by_a_lack_of_patience(job):
     begun = time.monotonic()
     job.backend.delete(job.run, grace=60, keep_going=lambda: time.monotonic() - begun < 1)
     assert job.status().state == "stopped"
+
+
+def test_more_than_the_engines_machine_has_is_refused_before_anything_starts(job, engine):
+    spec = job.spec(SLEEP, roles={"ps": {"memory": "9Ti"}, "worker": {"cpu": 4000}})
+    with pytest.raises(MissingError, match="2 of the resources asked for") as caught:
+        job.up(spec)
+    assert "roles.ps.memory: 9Ti asked for, the Docker engine at" in caught.value.evidence[0]
+    assert "roles.worker.cpu: 4000 cores" in caught.value.evidence[1]
+    assert job.run is None and containers(engine, job) == {}

@@ -34,7 +34,7 @@ def flooded(job) -> None:
     assert not kinds & {"restarting", "failed", "warning"}
 
 
-@pytest.mark.parametrize("time", [1, 2])
+@pytest.mark.parametrize("time", range(1, 6))
 def test_a_flood_is_kept_whole_and_no_program_runs_twice(job, time):
     job.up(job.spec(FLOOD, workers=3, restarts=2))
     flooded(job)

@@ -230,17 +230,17 @@ def test_progress_and_results_that_make_no_sense_harm_nobody(run, said):
 def test_a_step_that_is_said_again_is_no_progress(run):
     reader = TaskReader(run, "worker-0")
     for when, step in ((1.0, 3), (2.0, 3), (3.0, 4), (9.0, 4)):
-        reader.understand(b'tfcluster-progress {"step": %d, "loss": %f}' % (step, when), when)
+        reader.understand(b'tfcluster-progress {"step": %d, "loss": %f}' % (step, when), 0, when)
     assert reader.record["progressed"] == 3.0
-    assert reader.record["progress"] == {"step": 4, "loss": 9.0}
+    assert reader.record["progress"] == {"step": 4, "loss": 9.0, "rate": 1 / 8}
 
 
-def test_numbers_that_json_does_not_have_are_left_out_of_the_progress(run):
+def test_of_numbers_that_json_does_not_have_the_progress_keeps_the_loss_as_a_word(run):
     from tfcluster.backends.records import observed
 
     reader = feed(run, [line(1, b'tfcluster-progress {"step": NaN, "rate": 1e400, "loss": NaN}\n')])
     progress = observed("worker-0", "", reader.record).progress
-    assert (progress.step, progress.rate, progress.loss) == (None, None, None)
+    assert (progress.step, progress.rate, progress.loss) == (None, None, "nan")
 
 
 @pytest.mark.parametrize("depth", [40, 600, 8000])

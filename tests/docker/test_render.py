@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from tfcluster.backends import load_backend
+from tfcluster.code.snapshot import snapshot_of
 from tfcluster.errors import UsageError
 from tfcluster.launch.bundle import source
 from tfcluster.render import render_files, render_plan
@@ -46,7 +48,7 @@ def plan_of(folder: Path, **changes):
     given = json.dumps({key: value for key, value in spec.items() if value is not None})
     path.write_text("{% raw %}" + given + "{% endraw %}")
     loaded = load_spec(path)
-    return load_backend("docker").plan(loaded.spec, None, folder)
+    return load_backend("docker").plan(loaded.spec, None, folder, snapshot_of(loaded))
 
 
 def trained(folder: Path, **changes):
@@ -94,6 +96,22 @@ def test_compose_of_the_trainer_with_gpus_is_hardened_and_uses_composes_own_word
     assert "configs" not in found
 
 
+def test_own_images_are_held_to_few_capabilities_and_a_number_of_processes(tmp_path):
+    plan = plan_of(tmp_path, docker={"capabilities": ["SYS_PTRACE"], "pids_limit": 99})
+    worker = compose_of(plan)["services"]["worker-1"]
+    assert worker["cap_drop"] == ["ALL"] and worker["pids_limit"] == 99
+    assert {"DAC_OVERRIDE", "SYS_PTRACE"} < set(worker["cap_add"])
+    assert "NET_RAW" not in worker["cap_add"]
+    calls = [call for call in run_with_fake(render_plan(plan, "docker"), tmp_path) if call]
+    runs = [call for call in calls if call[0] == "run"]
+    assert all(call[call.index("--cap-drop") + 1] == "ALL" for call in runs)
+    assert all("--pids-limit" in call and "no-new-privileges" in call for call in runs)
+    task = next(call for call in runs if "drawn-worker-1" in call)
+    added = {word for flag, word in itertools.pairwise(task) if flag == "--cap-add"}
+    assert added == set(worker["cap_add"])
+    assert not any("--cap-add" in call for call in runs if "--detach" not in call)
+
+
 def test_compose_values_stay_values(tmp_path):
     """Compose replaces $NAME and turns $$ into $; nothing else may differ."""
     found = compose_of(plan_of(tmp_path, env={"X": HOSTILE}, args=[HOSTILE]))
@@ -102,6 +120,17 @@ def test_compose_values_stay_values(tmp_path):
     assert launch["roles"]["worker"]["argv"][-1] == HOSTILE
     content = found["configs"]["launcher"]["content"].replace("$$", "$")
     assert content == source()
+
+
+def test_compose_mounts_files_with_variables_as_secrets(tmp_path):
+    """As `env_file` the values would be in `docker inspect`."""
+    (tmp_path / "my.env").write_text("A=b\n")
+    found = compose_of(plan_of(tmp_path, env_from=[{"file": "my.env"}]))
+    assert found["secrets"] == {"env-0": {"file": str(tmp_path / "my.env")}}
+    assert all(one["secrets"] == ["env-0"] for one in found["services"].values())
+    launch = json.loads(found["x-launch"].replace("$$", "$"))
+    assert launch["roles"]["worker"]["env_files"] == ["/run/secrets/env-0"]
+    assert "env_file" not in found["services"]["ps-0"]
 
 
 def test_compose_has_one_engine(tmp_path):
@@ -230,6 +259,26 @@ def test_a_rendered_script_runs_the_job_as_it_is(tmp_path, engine):
         engine.api.remove_volume(f"tfcluster-drawn-{plan.content_id}")
     left = engine.api.containers(all=True, filters={"label": "io.tfcluster.job=drawn"})
     assert left == []
+
+
+def test_a_rendered_script_carries_the_code(tmp_path, engine, monkeypatch):
+    monkeypatch.setenv("TFCLUSTER_HOME", str(tmp_path / "home"))
+    (tmp_path / "program").mkdir()
+    (tmp_path / "program" / "train.py").write_text("import part; print(part.WORD)\n")
+    (tmp_path / "program" / "part.py").write_text("WORD = 'carried'\n")
+    plan = plan_of(tmp_path, command=["python3", "train.py"], code="program", roles={"worker": {}})
+    script = tmp_path / "drawn.sh"
+    script.write_text(render_plan(plan, "docker"))
+    try:
+        done = subprocess.run(["sh", str(script)], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+        logs = subprocess.run(["docker", "logs", "drawn-worker-0"], capture_output=True, text=True)
+        assert logs.stdout == "carried\n"
+    finally:
+        subprocess.run(["sh", str(script), "down"], check=True)
+        engine.api.remove_volume(f"tfcluster-drawn-{plan.content_id}")
+    with pytest.raises(UsageError, match="code: compose has no way"):
+        render_plan(plan, "compose")
 
 
 def compose(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:

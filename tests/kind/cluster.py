@@ -11,7 +11,8 @@ from typing import Any
 from tfcluster.backends.kubernetes.rbac import render_rbac
 
 CONTEXT = os.environ.get("TFCLUSTER_KIND_CONTEXT", "kind-tfc")
-NAMESPACE = os.environ.get("TFCLUSTER_KIND_NAMESPACE", "tfcluster-tests")
+# Of this process alone: a namespace that an earlier run left may be on its way out for long.
+NAMESPACE = os.environ.get("TFCLUSTER_KIND_NAMESPACE", f"tfcluster-tests-{os.getpid()}")
 IMAGE = "python:3.11-slim"
 
 

@@ -36,7 +36,8 @@ def pytest_collection_modifyitems(items):
 def tester(tmp_path_factory):
     """A kubeconfig with exactly the Role of `tfcluster rbac`, in a restricted namespace."""
     cluster.restricted(cluster.NAMESPACE)
-    return cluster.kubeconfig_of_tester(tmp_path_factory.mktemp("tester"))
+    yield cluster.kubeconfig_of_tester(tmp_path_factory.mktemp("tester"))
+    cluster.kubectl("delete", "namespace", cluster.NAMESPACE, "--wait=false")
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 from tests.kind.cluster import kubectl, listed
@@ -12,7 +13,7 @@ SYSTEM = ("-n", "kueue-system")
 CONTROLLER = "deployment/kueue-controller-manager"
 CONFIG = "controller_manager_config.yaml"
 VISIBILITY = "apiservice/v1beta1.visibility.kueue.x-k8s.io"
-NAMESPACE = "tfcluster-queue"
+NAMESPACE = f"tfcluster-queue-{os.getpid()}"
 API = "kueue.x-k8s.io/v1beta1"
 
 

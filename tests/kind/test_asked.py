@@ -10,6 +10,7 @@ from tests.kind import cluster
 from tests.kind.test_faults import SLEEP, TURNS, becomes_stuck, pod_of
 from tests.launchers import until
 from tfcluster.backends.kubernetes import connect
+from tfcluster.cli import main
 from tfcluster.converge import preview
 from tfcluster.errors import MissingError, TfclusterError, WaitTimeout
 from tfcluster.spec.loader import load_spec
@@ -40,8 +41,14 @@ def test_what_a_pod_wrote_outlives_it_and_the_job_until_it_is_deleted(job):
     assert job.over().state == "succeeded"
     assert job.log("worker-0") == b"found nothing\nfound my work\n"
     job.down()
-    assert job.backend.output_volumes(job.run) == ["contract-output"]
-    assert job.backend.remove_output(job.run) == ["contract-output"]
+    place = job.status().results[0]
+    assert (place.kind, place.name) == ("claim", "contract-output")
+    assert place.path == f"/output/{job.run.id}"
+    (host,) = job.backend.hosts(job.run)
+    (claim,) = job.backend.survey(host, [job.run])
+    assert (claim.kind, claim.name, claim.size) == ("claim", "contract-output", 16 << 20)
+    assert main(["rm", job.run.id, "--yes"]) == 0
+    job.run = None
     until(lambda: not cluster.listed("pvc"), "the claim to be gone", timeout=60)
 
 
@@ -131,7 +138,7 @@ def test_a_preview_is_the_servers_own_and_changes_nothing(job):
     running = job.identity_of_running("worker-1")
     found = previewed(job, spec)
     assert found.objects == ()
-    assert {change.action for change in found.changes} == {"keep"}
+    assert {change.action for change in found.decision.changes} == {"keep"}
 
     changed = job.spec(SLEEP, roles={"worker": {"cpu": 0.2}})
     objects = {(each.kind, each.name): each for each in previewed(job, changed).objects}

@@ -14,7 +14,6 @@ import pytest
 from tests.contract.jobs import Job
 from tests.kind import cluster, kueue
 from tests.launchers import until
-from tfcluster.backends import keeping
 from tfcluster.backends.kubernetes.render import render_kubernetes
 from tfcluster.backends.kubernetes.state import seconds
 from tfcluster.errors import MissingError, TfclusterError, WaitTimeout
@@ -157,13 +156,12 @@ def test_what_somebody_else_deletes_is_said_and_ends(job):
     assert status.state == "stopped"
 
 
-def test_a_keeper_that_was_killed_is_replaced_and_nothing_is_lost(job, monkeypatch):
+def test_a_keeper_that_was_killed_is_replaced_and_nothing_is_lost(job):
     code = "import time\nfor n in range(100): print('line', n, flush=True); time.sleep(0.1)"
     job.up(job.spec(code, workers=1))
     job.says("worker-0", b"line 5")
     os.kill(job.run.files.read_keeper()["pid"], signal.SIGKILL)
     time.sleep(2)
-    monkeypatch.setattr(keeping, "START_PATIENCE", 0.0)
     status = job.over()
     assert status.state == "succeeded"
     assert job.log("worker-0") == b"".join(b"line %d\n" % n for n in range(100))

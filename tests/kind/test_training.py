@@ -12,6 +12,7 @@ import pytest
 from tests.kind import cluster
 from tests.launchers import until
 from tests.runs.cli import ROOT, Cli
+from tests.runs.data_service import assert_data_service_ends_by_itself
 from tfcluster.images import trainer_image
 
 EXAMPLE = str(ROOT / "examples" / "kind.yaml")
@@ -167,3 +168,8 @@ def test_fit_says_before_what_the_scheduler_would_say_later(tfcluster, two_gpus)
     assert "--set roles.worker.gpus=2" in fit.stdout
     refused = tfcluster("fit", "--var", "gpus=2")
     assert refused.returncode == 3 and "tfcluster rbac --nodes" in refused.stderr
+
+
+def test_a_tf_data_service_ends_when_its_trainer_has_finished(tfcluster, image):
+    own = ("--backend", "kubernetes", "--set", f"image={image}", "--set", "code=.")
+    assert_data_service_ends_by_itself(tfcluster, *own, "--set", "start_timeout=5m")

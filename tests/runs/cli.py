@@ -17,7 +17,7 @@ from tests.launchers import until
 
 ROOT = Path(__file__).parent.parent.parent
 TIMEOUT = 240
-ENDING = 8.0  # seconds; a task that lingers, or was forgotten, stays longer
+ENDING = 15.0  # seconds; a task that lingers, or was forgotten, stays longer
 
 
 class Cli:
@@ -61,14 +61,17 @@ class Cli:
         return next(task for task in self.status()["tasks"] if task["task"] == name)
 
     def wait_for(self, condition: Callable[[dict[str, Any]], Any], what: str) -> dict[str, Any]:
-        """Wait until the job's status fulfils a named condition."""
+        """The job's status as soon as it fulfils a named condition."""
+        found: list[dict[str, Any]] = []
 
         def there() -> bool:
             done = self("status", "-o", "json")
-            return done.returncode == 0 and bool(condition(json.loads(done.stdout)))
+            if done.returncode == 0 and condition(json.loads(done.stdout)):
+                found.append(json.loads(done.stdout))
+            return bool(found)
 
-        until(there, what, timeout=TIMEOUT)
-        return self.status()
+        until(there, what, timeout=TIMEOUT, pause=0.2)
+        return found[0]
 
     def left_behind(self) -> list[str]:
         """Processes that carry this state folder in their environment and are not about to end.

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.runs.cli import ROOT
+from tests.runs.data_service import assert_data_service_ends_by_itself
 
 pytest.importorskip("tensorflow", reason='needs TensorFlow: pip install "tfcluster[trainer]"')
 pytestmark = [pytest.mark.tensorflow, pytest.mark.xdist_group("tensorflow")]
@@ -20,8 +21,9 @@ EXAMPLE = str(ROOT / "examples" / "mnist.yaml")
 def test_the_example_trains_both_workers_take_part_and_every_ps_ends_by_itself(tfcluster):
     up = tfcluster("up", EXAMPLE)
     assert up.returncode == 0, up.stderr
-    last = up.stderr.strip().splitlines()[-1]
-    assert "test accuracy 0." in last
+    done, where = up.stderr.strip().splitlines()[-2:]
+    assert "test accuracy 0." in done
+    assert where.startswith("Results: ") and Path(where.partition(": ")[2]).is_dir()
     status = tfcluster.status()
     assert status["state"] == "succeeded"
     assert {task["task"]: task["exitCode"] for task in status["tasks"]} == {
@@ -41,29 +43,34 @@ def test_the_example_trains_both_workers_take_part_and_every_ps_ends_by_itself(t
 
 
 def start_and_reach(tfcluster, *args: str):
-    """`up` in the background, until worker-1 has made some steps."""
+    """`up` in the background, until worker-1 has made some steps; its pid as it was just then."""
     up = tfcluster.start("up", EXAMPLE, "--set", "train.epochs=40", *args)
-    progressed = lambda status: any(  # noqa: E731
-        task["task"] == "worker-1" and (task["progress"] or {}).get("step", 0) > 100
-        for task in status["tasks"]
-    )
+    pids: list[int] = []
+
+    def progressed(status: dict) -> bool:
+        worker = next(task for task in status["tasks"] if task["task"] == "worker-1")
+        if (worker["progress"] or {}).get("step", 0) > 100:
+            pids.append(worker["pid"])
+        return bool(pids)
+
     tfcluster.wait_for(progressed, "worker-1 to make steps")
-    return up
+    return up, pids[0]
 
 
 def test_a_worker_killed_in_the_middle_is_restarted_and_the_job_succeeds(tfcluster):
-    up = start_and_reach(tfcluster, "--set", "train.steps=8000")
-    os.kill(tfcluster.task("worker-1")["pid"], signal.SIGKILL)
+    up, pid = start_and_reach(tfcluster, "--set", "train.steps=8000")
+    os.kill(pid, signal.SIGKILL)
     _, err = up.communicate(timeout=240)
     assert up.returncode == 0, err
     assert tfcluster.task("worker-1")["restarts"] == 1
     assert tfcluster.task("worker-0")["restarts"] == 0
 
 
+@pytest.mark.slow
 def test_with_no_restarts_up_exits_5_and_explains(tfcluster):
-    up = start_and_reach(tfcluster, "--set", "restarts=0")
+    up, pid = start_and_reach(tfcluster, "--set", "restarts=0")
     live = tfcluster("logs", "worker-1", "-n", "1").stdout
-    os.kill(tfcluster.task("worker-1")["pid"], signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
     out, err = up.communicate(timeout=60)
     assert up.returncode == 5
     assert "worker-1 failed" in err and "SIGKILL" in err
@@ -118,3 +125,8 @@ def test_a_ps_that_never_comes_up_is_named_by_the_deadline(tfcluster):
     assert up.returncode == 5, up.stderr
     assert "ps-0 failed: nothing listens on port" in up.stderr
     assert tfcluster.left_behind() == []
+
+
+@pytest.mark.slow
+def test_a_tf_data_service_ends_when_its_trainer_has_finished(tfcluster):
+    assert_data_service_ends_by_itself(tfcluster)

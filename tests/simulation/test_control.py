@@ -11,7 +11,8 @@ import random
 import pytest
 
 from tests.simulation.world import START_TIMEOUT, Faults, World
-from tfcluster.launch.member import LINGER, MOST_VISITORS
+from tfcluster.launch.exits import LINGER
+from tfcluster.launch.neighbours import MOST_VISITORS
 from tfcluster.launch.ranks import MOST_CHILDREN
 
 SECONDS = 600.0  # of simulated time, by which every job must be over
@@ -70,21 +71,39 @@ def test_a_job_ends_and_all_agree_how_and_why(seed):
     check(world)
 
 
-def test_messages_and_connections_per_task_do_not_grow_with_the_number_of_tasks():
+@pytest.mark.parametrize(
+    ("few", "many"), [(400, 1200), pytest.param(1200, 3600, marks=pytest.mark.slow)]
+)
+def test_messages_and_connections_per_task_do_not_grow_with_the_number_of_tasks(few, many):
     sent, connects = {}, {}
-    for size in (1200, 3600):
+    for size in (few, many):
         faults = Faults(kills=3, pauses=2, cuts=2)
         world = World(1, {"ps": 2, "worker": size}, serving={"ps"}, faults=faults)
         world.run(SECONDS)
         check(world)
         sent[size] = sum(node.sent for node in world.nodes) / len(world.nodes)
         connects[size] = max(node.connects for node in world.nodes)
-    assert sent[3600] < 1.2 * sent[1200] and sent[3600] < 60
-    assert connects[3600] < 120  # one that is cut off tries once in a while
+    assert sent[many] < 1.2 * sent[few] and sent[many] < 60
+    assert connects[many] < 120  # one that is cut off tries once in a while
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [pytest.param(n, id=f"seed-{n}-") for n in (1, 2)])
+def test_ten_thousand_tasks_end_and_agree_whatever_befalls_them(seed):
+    faults = Faults(kills=30, pauses=20, cuts=20, failures=seed - 1)
+    world = World(seed, {"ps": 4, "worker": 9_996}, serving={"ps"}, faults=faults)
+    world.run(SECONDS)
+    check(world)
+    assert sum(node.sent for node in world.nodes) / len(world.nodes) < 100
+
+
+ALL_AT_ONCE = [(5, True), (60, True), (400, True), (5, False), (60, False), (200, False)]
+MANY_AT_ONCE = [(1500, True), (1500, False)]
 
 
 @pytest.mark.parametrize(
-    ("size", "serving"), [(5, True), (5, False), (60, True), (60, False), (400, True), (1500, True)]
+    ("size", "serving"),
+    [*ALL_AT_ONCE, *(pytest.param(*entry, marks=pytest.mark.slow) for entry in MANY_AT_ONCE)],
 )
 def test_tasks_that_all_end_at_once_are_over_at_once(size, serving):
     roles = {"ps": 1, "worker": size} if serving else {"worker": size}

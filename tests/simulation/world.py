@@ -14,7 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfcluster.launch.member import Link, Links, Member
+from tfcluster.launch.member import Member
+from tfcluster.launch.neighbours import Link, Links
 from tfcluster.launch.ranks import rank_order
 
 DELAY = (0.0005, 0.02)  # of a message

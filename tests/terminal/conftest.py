@@ -22,6 +22,20 @@ for step in range(1, steps + 1):
 if os.environ["TFCLUSTER_INDEX"] == "0":
     print("tfcluster-result " + json.dumps({"accuracy": 0.97123, "global_step": 2 * steps}))
 """
+PHASES = """
+import json, pathlib, time
+def say(**progress):
+    print("tfcluster-progress " + json.dumps(progress), flush=True)
+def wait_for(name):
+    while not pathlib.Path(name).exists():
+        time.sleep(0.05)
+say(phase="importing")
+wait_for("train")
+say(step=1, total=40, rate=1.0)
+wait_for("save")
+say(phase="saving")
+wait_for("never")
+"""
 STUBBORN = """
 import signal, time
 signal.signal(signal.SIGTERM, lambda *_: print("not yet", flush=True))

@@ -77,6 +77,8 @@ class Terminal:
             number, command, control, text = match.groups()
             if command == "A":
                 row = max(0, row - int(number or 1))
+            elif command == "K":
+                lines[row] = lines[row][:column]
             elif command == "J":
                 lines = [*lines[:row], lines[row][:column]]
             elif control == "\r":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from pathlib import Path
 
 from tests.launchers import until
 
@@ -22,6 +23,36 @@ def test_up_writes_lines_to_stdout_and_changes_to_stderr(world):
     assert "\x1b" not in done.stdout + done.stderr
 
 
+WRITER = """
+import os, pathlib
+pathlib.Path(os.environ["TFCLUSTER_LOGDIR"], "answer.txt").write_text("42")
+print('tfcluster-progress {"step": 1, "loss": NaN}')
+"""
+
+
+def test_plan_up_status_and_history_name_the_folder_that_the_program_wrote_to(world):
+    world.write(WRITER)
+    planned = json.loads(world("plan", "-o", "json").stdout)
+    done = world("up")
+    assert done.returncode == 0, done.stderr
+    word, _, folder = done.stderr.splitlines()[-1].partition(": ")
+    assert word == "Results" and Path(folder, "answer.txt").read_text() == "42"
+    status = world.status()
+    assert status["results"][0]["path"] == folder
+    assert planned["results"][0]["path"].replace("RUN", status["run"]) == folder
+    assert planned["logdir"] == planned["results"][0]["path"]
+    assert {task["progress"]["loss"] for task in status["tasks"]} == {"nan"}
+    assert f"Results: {folder}" in world("status").stdout.splitlines()
+    (past,) = json.loads(world("history", "-o", "json").stdout)["runs"]
+    assert (past["results"], past["loss"]) == (status["results"], "nan")
+
+
+def test_up_that_is_left_alone_says_where_its_results_will_be(world):
+    world.write(WRITER, logdir="out")
+    done = world("up", "-d")
+    assert f"Results (logdir): {world.folder}/out" in done.stderr.splitlines()
+
+
 def test_no_logs_means_no_logs(world):
     world.write(steps=5)
     done = world("up", "--no-logs")
@@ -29,20 +60,32 @@ def test_no_logs_means_no_logs(world):
 
 
 def test_up_of_a_job_that_runs_unchanged_says_so_and_attaches(world):
-    world.write(steps=60)
+    world.write("import os, time\nwhile not os.path.exists('go'): time.sleep(0.05)")
     assert world("up", "-d").returncode == 0
-    done = world("up")
-    assert done.returncode == 0
-    assert "2 tasks are running already, unchanged" in done.stderr
+    attached = world.start("up")
+    said = next(line for line in attached.stderr if "running already" in line)
+    assert "2 tasks are running already, unchanged" in said
+    (world.folder / "go").touch()
+    _, rest = attached.communicate(timeout=60)
+    assert attached.returncode == 0 and "Done in " in rest
 
 
-def test_up_of_a_job_that_has_changed_for_every_task_says_that_the_old_run_was_ended(world):
+def test_up_ends_a_run_only_with_yes_and_who_watched_it_is_told(world):
     world.write(steps=FOREVER)
-    assert world("up", "-d").returncode == 0
+    watching = world.start("up")
+    world.wait_for(lambda status: status["state"] == "running", "the job to run")
     run = world.status()["run"]
-    done = world("up", "-d", "--set", "env.STEPS=7")
-    assert done.returncode == 0
-    assert f"Run {run} was ended" in done.stderr
+    refused = world("up", "-d", "--set", "env.STEPS=7")
+    assert refused.returncode == 2
+    assert f"error: this would end run {run}" in refused.stderr and "--yes" in refused.stderr
+    assert (world.status()["run"], world.status()["state"]) == (run, "running")
+    done = world("up", "-d", "--yes", "--set", "env.STEPS=7")
+    assert done.returncode == 0 and f"Run {run} was ended" in done.stderr
+    out, err = watching.communicate(timeout=60)
+    new = world.status()["run"]
+    assert watching.returncode == 5
+    assert f"ended by `tfcluster up` in {world.folder}, to begin run {new}" in err
+    assert "SIGTERM" not in out + err
 
 
 def test_wait_returns_once_every_task_runs(world):
@@ -77,7 +120,8 @@ def test_down_from_another_shell_ends_up_with_5(world):
     assert down.returncode == 0 and "Stopped 2 tasks" in down.stderr
     _, err = up.communicate(timeout=60)
     assert up.returncode == 5
-    assert 'job "toy" was stopped' in err
+    assert f"was ended by `tfcluster down` in {world.folder}\n" in err
+    assert "SIGTERM" not in err
 
 
 def test_logs_follow_a_job_to_its_failure(world):
@@ -125,7 +169,10 @@ def test_diff_exits_0_if_nothing_would_change_and_1_if_something_would(world):
     assert (same.returncode, same.stdout) == (0, "")
     changed = world("diff", "--set", "env.STEPS=3")
     assert changed.returncode == 1
-    assert changed.stdout.splitlines() == ["~ worker-0  restart (env)", "~ worker-1  restart (env)"]
+    assert changed.stdout.splitlines() == [
+        "~ worker-0  start in a new run (env)",
+        "~ worker-1  start in a new run (env)",
+    ]
     document = json.loads(world("diff", "-o", "json").stdout)
     assert [change["action"] for change in document["changes"]] == ["keep", "keep"]
 

@@ -7,7 +7,7 @@ import re
 import signal
 
 from tests.launchers import until
-from tests.terminal.conftest import STUBBORN
+from tests.terminal.conftest import PHASES, STUBBORN
 
 CTRL_C = "\x03"
 FOREVER = 100_000
@@ -27,9 +27,9 @@ def test_up_shows_a_live_table_below_the_lines_and_ends_with_the_result(world):
         f"worker-{index} | step {step}" for index in (0, 1) for step in range(5, 41, 5)
     )
     assert screen[table:-1] == [
-        " TASK      STATE      STEP                    RATE  LOSS",
-        " worker-0  succeeded  40/40 ━━━━━━━━━━━━━━━━  20/s  0.025",
-        " worker-1  succeeded  40/40 ━━━━━━━━━━━━━━━━  20/s  0.025",
+        " TASK      STATE      STEP                RATE  LOSS",
+        " worker-0  succeeded  40/40 ━━━━━━━━━━━━  20/s  0.025",
+        " worker-1  succeeded  40/40 ━━━━━━━━━━━━  20/s  0.025",
     ]
     assert re.fullmatch(
         r"✓ Done in [\d.]+ s: test accuracy 0\.971, global step 80\. "
@@ -37,6 +37,26 @@ def test_up_shows_a_live_table_below_the_lines_and_ends_with_the_result(world):
         screen[-1],
     )
     assert "tfcluster-progress" not in terminal.received.decode()
+
+
+def test_up_shows_phase_elapsed_time_and_time_left(world):
+    world.write(PHASES)
+    terminal = world.terminal("up", "--no-logs")
+    terminal.shows("worker-1  running  importing")
+    terminal.shows("toy (run ")
+    terminal.shows("): running for ")
+    (world.folder / "train").touch()
+    until(
+        lambda: re.search(r"running  training  1/40 .* 3[89] s", shown(terminal)), "the time left"
+    )
+    (world.folder / "save").touch()
+    terminal.shows("worker-1  running  saving")
+    terminal.press(CTRL_C)
+    assert terminal.end() == 130
+
+
+def shown(terminal) -> str:
+    return "\n".join(terminal.screen())
 
 
 def test_the_bar_moves(world):
@@ -105,6 +125,36 @@ def test_a_second_ctrl_c_kills_what_does_not_stop(world):
     assert world.left_behind() == []
 
 
+def test_up_asks_before_it_ends_a_run_and_can_watch_it_instead(world):
+    world.write(steps=FOREVER)
+    assert world("up", "-d", "--set", "env.MORE=1").returncode == 0
+    run = world.status()["run"]
+    terminal = world.terminal("up")
+    terminal.shows("watch it as it is]")
+    screen = "\n".join(line.rstrip() for line in terminal.screen())
+    assert f'This would end run {run} of job "toy" and begin a new one:' in screen
+    assert "it was brought up with --set env.MORE=1" in screen
+    assert "hint: as it runs now: tfcluster up --set env.MORE=1" in screen
+    terminal.press("\r")
+    assert terminal.end() == 1
+    assert "Nothing was changed; the job goes on." in "\n".join(terminal.screen())
+    assert (world.status()["run"], world.status()["state"]) == (run, "running")
+    terminal = world.terminal("up")
+    terminal.shows("watch it as it is]")
+    terminal.press("w\r")
+    terminal.shows(f"running already, unchanged (run {run})")
+    terminal.shows("worker-1 | step")
+    ended = world.terminal("up", "-d")
+    ended.shows("watch it as it is]")
+    ended.press("y\r")
+    assert ended.end() == 0
+    assert terminal.end() == 5
+    new = world.status()["run"]
+    words = f"was ended by `tfcluster up` in {world.folder}, to begin run {new}"
+    assert words in " ".join("\n".join(terminal.screen()).split())  # it may be wrapped
+    assert "SIGTERM" not in "\n".join(terminal.screen())
+
+
 def test_ctrl_c_on_logs_detaches_and_the_job_keeps_running(world):
     world.write(steps=FOREVER)
     assert world("up", "-d").returncode == 0
@@ -116,12 +166,26 @@ def test_ctrl_c_on_logs_detaches_and_the_job_keeps_running(world):
     assert world.status()["state"] == "running"
 
 
+def test_exec_it_gives_the_command_the_terminal_and_ctrl_c_is_for_the_command(world):
+    world.write(steps=FOREVER)
+    assert world("up", "-d").returncode == 0
+    terminal = world.terminal("exec", "-it", "worker-1", "--", "sh", "-i")
+    terminal.press("tty && sleep 600; echo $TFCLUSTER_TASK again\n")
+    terminal.shows("/dev/pts/")
+    terminal.press(CTRL_C)
+    terminal.press("echo $TFCLUSTER_TASK still; exit 7\n")
+    assert terminal.end() == 7
+    assert "worker-1 still" in "\n".join(terminal.screen())
+    assert world("exec", "worker-1", "--", "sh", "-c", "test -t 0").returncode == 1
+
+
 def test_sigterm_ends_up_and_leaves_the_job_running(world):
     world.write(steps=FOREVER)
     terminal = world.terminal("up")
     terminal.shows("step 5")
     os.kill(terminal.process.pid, signal.SIGTERM)
     assert terminal.end() == 143
+    assert "Told to stop by SIGTERM. The job goes on: tfcluster logs -f" in terminal.screen()[-2]
     assert world.status()["state"] == "running"
     assert world("down").returncode == 0
 
@@ -131,7 +195,9 @@ def test_a_failure_is_explained_below_the_table(world):
     terminal = world.terminal("up")
     assert terminal.end() == 5
     screen = "\n".join(line.rstrip() for line in terminal.screen())
-    assert "error: worker-1 failed: exit code 1\n  worker-1 | boom\n" in screen
+    assert re.search(
+        r"error: worker-1 failed: exit code 1\n(  cause: .*\n)?  worker-1 \| boom\n", screen
+    )
     assert "worker-0: stopped because worker-1 failed" in screen
 
 
@@ -143,4 +209,4 @@ def test_status_watch_redraws_until_the_job_has_ended(world):
     assert terminal.end() == 0
     screen = [line for line in terminal.screen() if line.strip()]
     assert screen[0].startswith("toy (run ") and "succeeded" in screen[0]
-    assert len(screen) == 5
+    assert sum(line.startswith("worker-") for line in screen) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from typing import Any
 from trainer.settings import settings_from
 
 ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 300.0  # seconds, for a machine that does other things as well
 
 
 def free_ports(count: int) -> list[int]:
@@ -115,7 +117,7 @@ class Cluster:
         self._processes[task].send_signal(signal.SIGTERM)
         return self._processes[task].wait(10)
 
-    def wait(self, task: str, seconds: float = 120) -> int:
+    def wait(self, task: str, seconds: float = PATIENCE) -> int:
         """The exit code of a task that ends by itself."""
         try:
             return self._processes[task].wait(seconds)
@@ -128,23 +130,28 @@ class Cluster:
         return path.read_text() if path.exists() else ""
 
     def progress(self, task: str) -> list[dict[str, Any]]:
-        """The progress lines of a task so far."""
+        """The progress lines of a task so far that tell a step."""
         prefix = "tfcluster-progress "
         lines = self.log(task).splitlines(keepends=True)
         return [
             json.loads(line[len(prefix) :])
             for line in lines
-            if line.startswith(prefix) and line.endswith("\n")
+            if line.startswith(prefix) and line.endswith("\n") and '"step"' in line
         ]
 
-    def wait_for_line(self, task: str, text: str, seconds: float = 60) -> None:
+    def phases(self, task: str) -> list[str | None]:
+        """What a task has said to be at, in order."""
+        found = re.findall(r'^tfcluster-progress (\{"phase": .*\})$', self.log(task), re.MULTILINE)
+        return [json.loads(text)["phase"] for text in found]
+
+    def wait_for_line(self, task: str, text: str, seconds: float = PATIENCE) -> None:
         """Until the task has said this."""
         deadline = time.monotonic() + seconds
         while text not in self.log(task):
             assert time.monotonic() < deadline, f"{task} never said {text!r}:\n{self.log(task)}"
             time.sleep(0.05)
 
-    def wait_for_step(self, task: str, step: int, seconds: float = 60) -> None:
+    def wait_for_step(self, task: str, step: int, seconds: float = PATIENCE) -> None:
         """Until the task has reported this step."""
         deadline = time.monotonic() + seconds
         while not any(p["step"] >= step for p in self.progress(task)):

@@ -121,6 +121,7 @@ def test_the_chart_has_a_panel_for_each_batch_size_and_a_line_for_each_side(load
     assert "1,000" in texts and "images" in texts
 
 
+@pytest.mark.slow
 @pytest.mark.tensorflow
 def test_hogwild_and_the_old_style_take_turns() -> None:
     found = run("trainer.py", "--only", "hogwild", "--pairs", "1", "--quick")
@@ -131,6 +132,7 @@ def test_hogwild_and_the_old_style_take_turns() -> None:
     assert found["failed"] == {}
 
 
+@pytest.mark.slow
 @pytest.mark.tensorflow
 def test_the_table_of_system_2_has_a_row_for_each_number_of_workers() -> None:
     found = run("system2.py", "--epochs", "1", "--workers", "1")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainer.checkpoint import Checkpoints, DamagedFile, read_arrays, write_arrays
+from trainer.checkpoint import Checkpoints, DamagedFile, NoneWhole, read_arrays, write_arrays
 from trainer.errors import TrainerError
 from trainer.state import Snapshot, piece_sizes
 
@@ -82,6 +82,39 @@ def test_any_flipped_byte_is_harmless_or_noticed(tmp_path: Path) -> None:
 
 def test_none_is_found_where_there_is_none(tmp_path: Path) -> None:
     assert Checkpoints(tmp_path / "nowhere", 3).newest() is None
+
+
+@pytest.mark.parametrize("kind", ["folder", "dangling link", "link to another", "no checkpoint"])
+def test_what_is_only_named_like_a_checkpoint_is_passed_over_and_left_alone(
+    tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoints = Checkpoints(tmp_path, 2)
+    good = checkpoints.save(snapshot(1), {})
+    odd = tmp_path / "checkpoint-000002.npz"
+    if kind == "folder":
+        odd.mkdir()
+    elif kind == "no checkpoint":
+        write_arrays(odd, {"parameters": np.zeros(3, np.float32)}, {})
+    else:
+        odd.symlink_to("nowhere" if kind == "dangling link" else good)
+    found = checkpoints.newest()
+    assert found is not None and found.path == good
+    assert f"{odd} is not a" in capsys.readouterr().err
+    for updates in (3, 4, 5):
+        checkpoints.save(snapshot(updates), {})
+    newest = checkpoints.newest()
+    assert newest is not None and newest.snapshot.updates == 5
+    assert odd.exists() or odd.is_symlink() or kind == "no checkpoint"
+
+
+def test_none_whole_where_there_were_some_is_an_error_and_not_a_new_start(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, 3)
+    for updates in (1, 2):
+        checkpoints.save(snapshot(updates), {}).write_bytes(b"")
+    with pytest.raises(
+        NoneWhole, match=r"none of the checkpoints in .* \(2 tried\).*resume: never"
+    ):
+        checkpoints.newest()
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -41,10 +41,18 @@ def test_two_workers_train_together_and_share_the_work(cluster: MakeCluster) -> 
         "global_step": 0,
     }
     assert "tfcluster-result {" in run.log("worker-0")
-    assert "Epoch:  2,  Batch:" in run.log("worker-1")
+    phases = run.phases("worker-0")
+    assert phases[:2] == ["importing TensorFlow", "building the graph"]
+    assert phases[-3:] in (
+        ["training", "evaluating", "saving"],
+        ["waiting for worker-1", "evaluating", "saving"],
+    )
+    assert run.phases("ps-0") == ["importing TensorFlow", None]
+    assert "epoch 2, batch " in run.log("worker-1")
     assert list((run.logdir / "worker-1").glob("events.out.tfevents.*"))
 
 
+@pytest.mark.slow
 def test_steps_are_shared_by_all_workers(cluster: MakeCluster) -> None:
     run = cluster({**RELU, "steps": 500, "log_format": "steps"}, ps=1, chief=1, worker=1)
     run.start()
@@ -56,6 +64,7 @@ def test_steps_are_shared_by_all_workers(cluster: MakeCluster) -> None:
     assert "validation cross entropy = " in run.log("chief-0")
 
 
+@pytest.mark.slow
 def test_one_worker_and_two_ps_equal_one_process(cluster: MakeCluster, tmp_path: Path) -> None:
     settings = {"steps": 25, "optimizer": "adam", "learning_rate": 0.001, "eval_every": 0}
     run = cluster(settings, ps=2, worker=1)
@@ -69,7 +78,9 @@ def test_one_worker_and_two_ps_equal_one_process(cluster: MakeCluster, tmp_path:
             np.testing.assert_allclose(there["parameters"], here["parameters"], atol=1e-5)
 
 
-@pytest.mark.parametrize("victim", ["worker-1", "worker-0", "ps-0"])
+@pytest.mark.parametrize(
+    "victim", [*(pytest.param(f"worker-{i}", marks=pytest.mark.slow) for i in (0, 1)), "ps-0"]
+)
 def test_a_killed_task_comes_back_and_the_run_ends_right(cluster: MakeCluster, victim: str) -> None:
     run = cluster({**RELU, "epochs": 4, "checkpoint_seconds": 0.5}, ps=1, worker=2)
     run.start()
@@ -113,11 +124,12 @@ def test_a_ps_that_does_not_come_back_ends_the_run_by_the_deadline(cluster: Make
     run.start()
     run.wait_for_step("worker-0", 50)
     run.kill("ps-0")
-    assert run.wait("worker-0", 30) == 1
+    assert run.wait("worker-0") == 1
     assert "trainer: error: ps-0 at " in run.log("worker-0")
     assert "Traceback" not in run.log("worker-0")
 
 
+@pytest.mark.slow
 def test_without_a_launcher_the_ps_ends_when_the_workers_are_done(tmp_path: Path) -> None:
     ps, worker = (f"127.0.0.1:{port}" for port in free_ports(2))
     flags = [f"--ps_hosts={ps}", f"--worker_hosts={worker}", "--task_index=0", "--steps=20"]
@@ -125,9 +137,9 @@ def test_without_a_launcher_the_ps_ends_when_the_workers_are_done(tmp_path: Path
     with open(tmp_path / "ps.log", "wb") as log:
         server = subprocess.Popen([*command, "--job_name=ps"], env=trainer_env(), stdout=log)
     try:
-        trained = subprocess.run([*command, "--job_name=worker"], env=trainer_env(), timeout=60)
+        trained = subprocess.run([*command, "--job_name=worker"], env=trainer_env(), timeout=300)
         assert trained.returncode == 0
-        assert server.wait(10) == 0
+        assert server.wait(60) == 0
     finally:
         server.kill()
         server.wait()

@@ -49,7 +49,12 @@ def test_there_is_a_test_for_every_example() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["devices/towers.yaml", "devices/in-graph.yaml", "devices/model-parallel.yaml"]
+    "name",
+    [
+        pytest.param("devices/towers.yaml", marks=pytest.mark.slow),
+        "devices/in-graph.yaml",
+        pytest.param("devices/model-parallel.yaml", marks=pytest.mark.slow),
+    ],
 )
 def test_spread_over_devices_or_tasks(tfcluster: Cli, name: str) -> None:
     result = up(tfcluster, name, *FEW)
@@ -57,17 +62,20 @@ def test_spread_over_devices_or_tasks(tfcluster: Cli, name: str) -> None:
     assert result["accuracy"] > 0.7
 
 
+@pytest.mark.slow
 def test_placement_is_told(tfcluster: Cli) -> None:
     result = up(tfcluster, "devices/placement.yaml", *FEW)
     assert result["settings"]["visible_devices"] == "0"
     assert "device:CPU:0" in tfcluster("logs", "worker-0").stdout
 
 
+@pytest.mark.slow
 def test_memory(tfcluster: Cli) -> None:
     result = up(tfcluster, "devices/memory.yaml", *FEW, "--set", "roles.worker.replicas=1")
     assert result["settings"]["gpu_memory_fraction"] == 0.4
 
 
+@pytest.mark.slow
 def test_a_sweep_finds_the_best_and_an_ensemble_averages(tfcluster: Cli) -> None:
     result = up(tfcluster, "devices/sweep.yaml", *FEW)
     assert len(result["networks"]) == 6
@@ -91,6 +99,7 @@ def pid_after_the_first_steps(tfcluster: Cli, victim: str) -> int:
     return int(found[victim])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "victim", "steps"),
     [("devices/allreduce.yaml", "worker-1", 800), ("devices/coordinator.yaml", "worker-0", 2000)],
@@ -111,6 +120,7 @@ def test_a_killed_worker_of_a_strategy_comes_back(
     assert status["result"]["accuracy"] > 0.9
 
 
+@pytest.mark.slow
 def test_deep_mnist_leaves_its_weights(tfcluster: Cli) -> None:
     result = up(tfcluster, "deep-mnist.yaml", "--var", "steps=8", "--set", "train.eval_every=0")
     assert (result["settings"]["model"], result["global_step"]) == ("cnn", 8)
@@ -124,6 +134,7 @@ def test_deep_mnist_has_a_distributed_variant(tfcluster: Cli) -> None:
     assert "(1 ps, 2 workers, local)" in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_the_asynchronous_example_has_its_numbers_and_its_lines(tfcluster: Cli) -> None:
     result = up(tfcluster, "async-mlp.yaml", "--var", "workers=1", "--set", "train.epochs=1")
     settings = result["settings"]

@@ -16,6 +16,7 @@ ZOO = sorted((ROOT / "examples" / "zoo").glob("*.yaml"))
 # One worker costs half as much to start; where several belong to the point, there are several.
 TOGETHER = {"sync-backups", "sync-rates"}
 SHORT = ("--set", "train.steps=60", "--set", "train.model=softmax")
+QUICK = {"sync", "easgd"}  # one that waits for the others and one that does not, for `make test`
 
 
 @pytest.fixture
@@ -34,7 +35,13 @@ def test_the_whole_family_has_an_example() -> None:
     assert family <= names & set(ALGORITHMS)
 
 
-@pytest.mark.parametrize("path", ZOO, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=() if path.stem in QUICK else pytest.mark.slow)
+        for path in ZOO
+    ],
+)
 def test_an_example_of_the_zoo_trains(tfcluster: Cli, path: Path) -> None:
     few = () if path.stem in TOGETHER | {"single"} else ("--var", "workers=1")
     up = tfcluster("up", str(path), *SHORT, *few)

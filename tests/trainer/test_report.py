@@ -11,6 +11,7 @@ import pytest
 
 from trainer.cluster import ClusterInfo
 from trainer.graph import Outcome
+from trainer.phase import during, enter
 from trainer.report import Report
 from trainer.settings import settings_from
 
@@ -27,6 +28,14 @@ def report(form: str, logdir: Path | None = None) -> Report:
 def outcome(own: int) -> Outcome:
     losses, staleness = np.array([2.5, 2.25]), np.array([0, 3])
     return Outcome(losses, staleness, own * 2, np.array([own]), stop=False)
+
+
+def test_the_default_form_fits_80_columns_with_a_prefix(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = report(settings_from({}).log_format)
+    lines.step(outcome(54_100), total=55_000)
+    line = re.sub(r"\d+ steps", "9999 steps", capsys.readouterr().out.splitlines()[0])
+    assert re.fullmatch(r"step 108200, epoch 99, batch 200 of 550, cost 2.2500, 9999 steps/s", line)
+    assert len("worker-10 | " + line) <= 80
 
 
 def test_the_epochs_form(capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,9 +78,26 @@ def test_progress_only_under_the_launcher(
     assert capsys.readouterr().out == ""
     monkeypatch.setenv("TFCLUSTER_TASK", "worker-0")
     report("epochs").step(outcome(10), total=10)
-    name, _, text = capsys.readouterr().out.partition(" ")
+    began, stepped = capsys.readouterr().out.splitlines()
+    assert began == 'tfcluster-progress {"phase": "training"}'
+    name, _, text = stepped.partition(" ")
     assert name == "tfcluster-progress"
     assert json.loads(text)["step"] == json.loads(text)["total"] == 10
+
+
+def test_a_phase_that_lasts_a_moment_leads_back_to_the_one_before(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TFCLUSTER_TASK", raising=False)
+    enter("importing")
+    assert capsys.readouterr().out == ""
+    monkeypatch.setenv("TFCLUSTER_TASK", "worker-0")
+    enter("training")
+    with during("saving"):
+        pass
+    said = [line.partition(" ")[2] for line in capsys.readouterr().out.splitlines()]
+    phases = [json.loads(text)["phase"] for text in said]
+    assert phases == ["training", "saving", "training"]
 
 
 def test_marks_survive_a_restart_and_a_line_cut_in_half(tmp_path: Path) -> None:

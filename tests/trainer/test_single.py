@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -142,7 +143,10 @@ def test_a_disk_without_room_is_named_and_the_last_checkpoint_stays(tmp_path: Pa
     train_here(tmp_path, hidden=[10], steps=20, eval_every=0)
     before = sorted(path.name for path in tmp_path.iterdir())
     # A larger network's checkpoint does not get past the limit on the size of files.
-    command = f"ulimit -f 100; exec {sys.executable} -m trainer --steps=20 --checkpoints={tmp_path}"
+    program = "import sys, trainer.chief as c; from trainer.__main__ import main; "
+    program += "c.LAST_SAVE_SECONDS = 0; sys.exit(main())"
+    arguments = f"-c '{program}' --steps=20 --checkpoints={tmp_path}"
+    command = f"ulimit -f 100; exec {sys.executable} {arguments}"
     done = subprocess.run(
         ["sh", "-c", command], env=trainer_env(), capture_output=True, text=True, timeout=120
     )
@@ -150,6 +154,49 @@ def test_a_disk_without_room_is_named_and_the_last_checkpoint_stays(tmp_path: Pa
     assert "trainer: error: cannot write " in done.stderr
     assert "File too large" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_save_that_fails_is_said_and_tried_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainer.chief.SAVE_AGAIN_SECONDS", 0.0)
+    monkeypatch.setenv("TFCLUSTER_TASK", "worker-0")
+    in_the_way = tmp_path / "saved"
+    in_the_way.write_text("a file, not a folder")
+
+    class Watching(io.StringIO):
+        """Standard output; once progress tells of the problem, the way is cleared."""
+
+        def write(self, text: str) -> int:
+            if "no checkpoint since global step 0" in text and in_the_way.is_file():
+                in_the_way.unlink()
+            return super().write(text)
+
+    out = Watching()
+    monkeypatch.setattr("sys.stdout", out)
+    monkeypatch.setattr("trainer.report.PROGRESS_SECONDS", 0.0)
+    train_here(in_the_way, checkpoint_seconds=0, eval_every=0, max_seconds=60, steps=400)
+    problems = [line for line in out.getvalue().splitlines() if '"problem"' in line]
+    assert json.loads(problems[0].partition(" ")[2])["problem"].startswith("no checkpoint since")
+    assert "Checkpoint saved again at global step" in out.getvalue()
+    assert '"problem"' not in out.getvalue().partition("saved again")[2]
+    assert "no checkpoint since global step 0: cannot write" in capsys.readouterr().err
+    assert list(in_the_way.glob("checkpoint-*.npz"))
+
+
+@pytest.mark.parametrize("resume", ["auto", "never"])
+def test_no_whole_checkpoint_left_stops_the_run_unless_it_never_resumes(
+    tmp_path: Path, resume: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train_here(tmp_path, steps=20, eval_every=0)
+    for path in tmp_path.glob("checkpoint-*.npz"):
+        path.write_bytes(b"half")
+    if resume == "never":
+        train_here(tmp_path, steps=20, eval_every=0, resume="never")
+        assert "starting from the beginning" in capsys.readouterr().err
+    else:
+        with pytest.raises(TrainerError, match="none of the checkpoints in"):
+            train_here(tmp_path, steps=20, eval_every=0)
 
 
 def test_a_run_in_two_parts_equals_one_in_one_part(tmp_path: Path) -> None:

@@ -117,9 +117,14 @@ class FakeApi:
             request.close_connection = True
             return request.connection.close()
         limit = fault[1] if isinstance(fault, tuple) else None
-        if request.command in ("PATCH", "POST"):
-            length = int(request.headers["Content-Length"])
-            return self.answer(request, 200, json.loads(request.rfile.read(length)))
+        if request.command != "GET":
+            length = int(request.headers["Content-Length"] or 0)
+            body = json.loads(request.rfile.read(length) or b"null")
+            if request.command == "POST" and url.path.endswith("/configmaps"):
+                return self.answer(request, self.create(url.path, body), body)
+            if request.command == "DELETE":
+                return self.answer(request, self.delete(url.path, body), body)
+            return self.answer(request, 200, body)
         if url.path.endswith("/log"):
             return self.stream(request, self.log_lines(url.path.split("/")[-2], query), limit)
         if query.get("watch"):
@@ -132,6 +137,29 @@ class FakeApi:
             ]
             meta = {"resourceVersion": str(self.version)}
         return self.answer(request, 200, {"items": items, "metadata": meta})
+
+    def create(self, path: str, body: dict[str, Any]) -> int:
+        """The status of an answer: of two that create the same, one hears that it is there."""
+        name = body["metadata"]["name"]
+        with self.lock:
+            if f"{path}/{name}" in self.objects:
+                return 409
+            self.version += 1
+            stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            own = {"uid": str(self.version), "creationTimestamp": stamp}
+            self.objects[f"{path}/{name}"] = {**body, "metadata": {**body["metadata"], **own}}
+            return 201
+
+    def delete(self, path: str, body: dict[str, Any]) -> int:
+        with self.lock:
+            found = self.objects.get(path)
+            if found is None:
+                return 404
+            uid = ((body or {}).get("preconditions") or {}).get("uid")
+            if uid not in (None, found["metadata"]["uid"]):
+                return 409
+            del self.objects[path]
+            return 200
 
     def answer(self, request: BaseHTTPRequestHandler, status: int, body: Any) -> None:
         data = json.dumps(body).encode()

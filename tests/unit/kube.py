@@ -10,6 +10,7 @@ from unittest import mock
 import yaml
 
 from tests.launchers import KEY
+from tfcluster.backends.kubernetes import kueue
 from tfcluster.backends.kubernetes.plan import plan
 from tfcluster.backends.kubernetes.yaml_text import flow
 from tfcluster.plan import Plan
@@ -23,6 +24,9 @@ SMALL: dict[str, Any] = {
     "command": ["python", "train.py"],
     "roles": {"ps": {}, "worker": {"replicas": 2}},
 }
+QUEUED: dict[str, Any] = {**SMALL, "kubernetes": {"queue": "lab"}}
+WORKLOADS = "/apis/kueue.x-k8s.io/v1beta1/namespaces/default/workloads"
+SHORT = "insufficient unused quota for cpu in flavor f, 100m more needed"
 
 
 def plan_of(spec: dict[str, Any] | str) -> Plan:
@@ -64,3 +68,25 @@ def task_of(docs: list[dict[str, Any]], role: str, job: str = "small") -> dict[s
 
 def launch_of(docs: list[dict[str, Any]], role: str, job: str = "small") -> dict[str, Any]:
     return json.loads(found(docs, "ConfigMap", f"{job}-{role}-")["data"]["launch.json"])
+
+
+def gated(task: str = "worker-1", **labels: str) -> dict[str, Any]:
+    """A pod that waits for Kueue."""
+    role, _, index = task.rpartition("-")
+    labels = {"tfcluster.io/role": role, kueue.MANAGED: "true", **labels}
+    return {
+        "metadata": {
+            "name": f"small-{task}-x",
+            "uid": task,
+            "creationTimestamp": "2026-01-31T12:00:00Z",
+            "labels": labels,
+            "annotations": {"batch.kubernetes.io/job-completion-index": index},
+        },
+        "spec": {"schedulingGates": [{"name": kueue.GATE}]},
+        "status": {"phase": "Pending"},
+    }
+
+
+def says(kind: str, status: str, message: str) -> dict[str, Any]:
+    """The status of a workload."""
+    return {"conditions": [{"type": kind, "status": status, "message": message}]}

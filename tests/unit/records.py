@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tfcluster.archive import Run, create_run
 from tfcluster.events import Cause, JobStatus, Observed, Progress, job_state
 from tfcluster.plan import Plan, Resources, RolePlan
+from tfcluster.results import Results
 
 START = 1769860800.0
 
@@ -81,6 +83,10 @@ def write_run(
     logs: dict[str, list[str]] | None = None,
     spec: Path | None = None,
     folder: Path | None = None,
+    results: tuple[Results, ...] = (),
+    settings: str = "",
+    variables: dict[str, str] | None = None,
+    overrides: tuple[str, ...] = (),
 ) -> Run:
     """A run that has ended, with everything that is left of it."""
     source = spec.read_text() if spec else ""
@@ -91,8 +97,10 @@ def write_run(
         base=folder or Path.cwd(),
         spec=spec,
         source=source,
-        variables={},
+        variables=variables or {},
+        overrides=overrides,
     )
+    run.files.write_spec(settings)
     counts: dict[str, int] = {}
     for task in observed:
         counts[task.role] = counts.get(task.role, 0) + 1
@@ -104,6 +112,6 @@ def write_run(
         (run.logs / f"{name}.log").write_text("".join(records))
     run.note("starting", "waiting for peers", "worker-0")
     status = JobStatus(job, run.id, "local", job_state(observed), observed, result, cause)
-    run.settle(JobStatus.from_dict({**status.to_dict(), "started": START, "ended": START + 9.84}))
+    run.settle(replace(status, started=START, ended=START + 9.84, results=results))
     time.sleep(0.001)  # runs are ordered by the time of their making
     return run

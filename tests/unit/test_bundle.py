@@ -81,3 +81,16 @@ def test_it_starts_under_the_pythons_that_images_have(tmp_path, version):
     path.write_text(bundle.source(), encoding="utf-8")
     shown = subprocess.run([found, "-I", path, "--help"], capture_output=True, text=True)
     assert "--plan" in shown.stdout, shown.stderr
+
+
+def test_the_launcher_loads_neither_openssl_nor_what_reads_archives(tmp_path):
+    path = tmp_path / "launcher.py"
+    path.write_text(bundle.source())
+    program = (
+        "import runpy, sys; sys.argv = ['launcher.py', '--help']\n"
+        f"try: runpy.run_path({str(path)!r}, run_name='__main__')\n"
+        "except SystemExit: pass\n"
+        "print([name for name in ('_hashlib', 'ssl', 'tarfile', 'gzip') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr

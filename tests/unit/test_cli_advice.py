@@ -20,10 +20,10 @@ from tfcluster.launch import exits
         (121, exits.PEER_MISSING, "ps-0", (), "logs ps-0"),
         (121, exits.UNREACHABLE, "ps-0", (), "logs ps-0"),
         (121, exits.NOT_LISTENING, None, (), "logs worker-1"),
+        (126, exits.NO_RESOURCES, None, (), "raise ulimit -u"),
         (121, exits.PORT_TAKEN, None, (), "another process has the port"),
         (124, exits.DEADLINE, None, (), "deadline"),
-        (1, exits.PROGRAM_EXIT, None, ("No module named 'tensorflow'",), "pip install"),
-        (1, exits.PROGRAM_EXIT, None, ("No module named 'mine.data'",), "mine.data"),
+        (1, exits.PROGRAM_EXIT, None, ("No module named 'mine.data'",), "tfcluster logs worker-1"),
         (3, exits.PROGRAM_EXIT, None, ("boom",), "tfcluster logs worker-1"),
     ],
 )

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.unit.records import SUCCESS, tasks, write_run
-from tfcluster.commands.attach import Attachment, Presses
+from tfcluster.commands.attach import Attachment
 from tfcluster.errors import TfclusterError, WaitTimeout
 from tfcluster.events import JobStatus, LogLine, LogQuery, job_state
+from tfcluster.interrupts import Presses
 from tfcluster.tail import Style
 
 

@@ -11,6 +11,7 @@ import pytest
 from tests.unit.records import write_run
 from tfcluster import cli
 from tfcluster.cli import COMMANDS, hoisted, load_command, main
+from tfcluster.commands.exec import wants_terminal
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +34,11 @@ def test_an_unknown_command_is_a_usage_error_with_a_suggestion(capsys):
         (["up", "--wiat"], "--wait"),
         (["status", "-o", "xml"], "'xml' is not one of"),
         (["logs", "-n", "many"], "--tail"),
+        (["tensorboard", "--port", "99999"], "less than or equal to 65535"),
+        (["tensorboard", "--port", "0"], "greater than or equal to 1"),
         (["exec"], "TASK"),
+        (["exec", "worker-0"], "tfcluster exec worker-0 -- env"),
+        (["exec", "--bogus", "worker-0", "ls"], "--bogus"),
         (["--color", "pink", "status"], "'pink' is not one of"),
         (["wait", "--timeout", "soon"], '--timeout "soon"'),
         (["up", "--var", "workers"], "expected NAME=VALUE"),
@@ -139,3 +144,26 @@ def test_colours_can_be_set_in_the_environment(capsys, monkeypatch):
     main(["validate", "nowhere.yaml"])
     assert "\x1b[1;31merror:\x1b[0m" in capsys.readouterr().err
     cli.console.choose_color("auto")
+
+
+@pytest.mark.parametrize(
+    ("asked", "stdin", "stdout", "expected"),
+    [
+        (None, True, True, True),
+        (None, True, False, False),
+        (None, False, True, False),
+        (True, True, False, True),
+        (True, False, True, False),
+        (False, True, True, False),
+    ],
+)
+def test_a_command_gets_a_terminal_if_there_is_one_or_if_asked(asked, stdin, stdout, expected):
+    assert wants_terminal(asked, stdin, stdout) is expected
+
+
+@pytest.mark.parametrize("count", ["9" * 5000, "0", "-1", "1e3", "\u0664" * 99])
+def test_scale_to_an_impossible_number_is_a_wrong_call(capsys, monkeypatch, count):
+    write_run()
+    monkeypatch.setattr("tfcluster.commands.options.running", lambda run: None)
+    assert main(["scale", f"worker={count}"]) == 2
+    assert "expected ROLE=N" in capsys.readouterr().err

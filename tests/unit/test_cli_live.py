@@ -25,11 +25,45 @@ def status(*observed) -> JobStatus:
 def test_the_table_has_the_columns_that_something_fills():
     lines = table_lines(status(*RUNNING), 80, 24, color=False)
     assert lines == [
-        " TASK      STATE    STEP                       RATE   LOSS",
+        " TASK      STATE    PHASE     STEP                   RATE   LOSS   LEFT",
         " ps-0      serving",
-        " worker-0  running  640/1200 ━━━━━━━━╸         412/s  0.291",
-        " worker-1  running  640/1200 ━━━━━━━━╸         412/s  0.291",
+        " worker-0  running  training  640/1200 ━━━━━━╸       412/s  0.291  1 s",
+        " worker-1  running  training  640/1200 ━━━━━━╸       412/s  0.291  1 s",
     ]
+
+
+def test_a_table_of_a_running_job_fits_80_columns_and_says_for_how_long_it_runs(monkeypatch):
+    monkeypatch.setattr("time.time", lambda: 1000.0)
+    busy = Progress(step=54321, total=99999, rate=50.0, loss=0.2914)
+    running = replace(RUNNING[1], progress=busy)
+    ended = replace(RUNNING[2], state="succeeded", progress=busy)
+    lines = table_lines(replace(status(running, ended), started=925.5), 80, 24, color=False)
+    assert lines[0] == " mnist (run 7f3a, local): running for 1 min 14 s"
+    assert (
+        lines[2] == " worker-0  running    training  54321/99999 ━━━━━━╸       50/s  0.291  15 min"
+    )
+    assert max(map(len, lines)) < 80
+
+
+def test_the_time_of_a_job_that_is_over_is_said_elsewhere():
+    over = JobStatus("mnist", "7f3a", "local", "failed", tasks(worker_0="failed"), started=1.0)
+    assert table_lines(over, 80, 24, color=False)[0].split()[:2] == ["TASK", "STATE"]
+
+
+def test_whom_a_task_waits_for_is_said_once_beside_the_bars():
+    waiting = replace(
+        RUNNING[1],
+        state="starting",
+        kind=exits.WAITING,
+        progress=None,
+        waits_for=("ps-0",),
+        reason="waiting for ps-0 at 127.0.0.1:20000: Connection refused",
+    )
+    assert table_lines(status(waiting), 80, 24, color=False) == [
+        " TASK      STATE     PHASE",
+        " worker-0  starting  waiting for ps-0",
+    ]
+    assert "Connection refused" in tables.task_rows([waiting])[1][0][-1]
 
 
 def test_restarts_and_reasons_appear_once_there_are_any():
@@ -97,9 +131,58 @@ def test_off_a_terminal_each_change_is_one_line(capsys):
     display.update(status(replace(RUNNING[1], state="failed", reason="exit code 3")))
     assert capsys.readouterr().err.splitlines() == [
         "worker-0: running",
+        "worker-0: training",
         "worker-0: stopped by SIGTERM",
         "worker-0: failed (exit code 3)",
     ]
+
+
+def test_off_a_terminal_a_problem_and_its_end_are_told(capsys):
+    display = PlainDisplay()
+    for problem in (None, "no room", "no room", None):
+        display.update(status(replace(RUNNING[1], progress=Progress(step=7, problem=problem))))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-2:] == ["worker-0: no room", "worker-0: no longer: no room"]
+    assert len([line for line in lines if "no room" in line]) == 2
+
+
+def test_off_a_terminal_a_phase_is_told_once_an_attempt(capsys):
+    display = PlainDisplay()
+    for restarts in (0, 1):
+        for phase in ("importing", None, "saving", None, "saving", None):
+            progress = Progress(step=None if phase == "importing" else 7, phase=phase)
+            display.update(status(replace(RUNNING[1], progress=progress, restarts=restarts)))
+    attempt = ["running", "importing", "training", "saving"]
+    assert capsys.readouterr().err.splitlines() == [f"worker-0: {word}" for word in attempt * 2]
+
+
+def test_a_flood_of_phases_is_no_flood_of_lines(capsys):
+    display = PlainDisplay()
+    for number in range(1000):
+        progress = Progress(phase=f"phase {number}")
+        display.update(status(replace(RUNNING[1], progress=progress)))
+    assert len(capsys.readouterr().err.splitlines()) < 12
+
+
+def test_only_the_lines_that_changed_are_drawn_again():
+    stream = io.StringIO()
+    region = Region(stream)
+    region.draw(["one", "two", "three"])
+    before = stream.tell()
+    region.draw(["one", "two", "three"])
+    assert stream.tell() == before
+    region.draw(["one", "2", "three"])
+    assert stream.getvalue()[before:] == "\x1b[3A\r\n2\x1b[K\n\n"
+
+
+def test_lines_that_wrap_or_come_or_go_make_all_be_drawn_again(monkeypatch):
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((10, 24)))
+    stream = io.StringIO()
+    region = Region(stream)
+    for lines in (["one"], ["one", "two"], ["x" * 10, "two"], ["one", "two"]):
+        before = stream.tell()
+        region.draw(lines)
+        assert stream.getvalue()[before:].endswith("\x1b[J" + "".join(f"{n}\n" for n in lines))
 
 
 def test_a_region_is_erased_by_as_many_rows_as_it_takes_in_a_narrower_window(monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from ruamel.yaml import YAML
 
 from tests.unit.records import SUCCESS, tasks, write_run
 from tfcluster.cli import main
-from tfcluster.events import Cause
+from tfcluster.events import Cause, Progress
 from tfcluster.launch import exits
 
 LOGS = {"ps-0.0": ["up"], "worker-0.0": ["a", "b"], "worker-1.0": ["first"], "worker-1.1": ["c"]}
@@ -53,6 +54,15 @@ def test_status_as_json_is_the_documented_document(capsys):
     wanted = {"task", "role", "index", "state", "reason", "exitCode", "restarts", "address"}
     assert all(wanted | {"progress"} <= set(task) for task in document["tasks"])
     assert YAML(typ="safe").load(output(capsys, "status", "-o", "yaml")) == document
+
+
+def test_status_shows_a_loss_that_is_no_number(capsys):
+    lost = Progress.from_dict({"step": 7, "loss": "nan", "accuracy": "-inf", "rate": "inf"})
+    write_run(observed=(replace(SUCCESS[1], progress=lost),), result={"accuracy": math.nan})
+    assert "nan" in output(capsys, "status").splitlines()[2].split()
+    assert output(capsys, "status").endswith("Result: test accuracy nan\n")
+    (task,) = json.loads(output(capsys, "status", "-o", "json"))["tasks"]
+    assert task["progress"] == {"step": 7, "loss": "nan", "accuracy": "-inf"}
 
 
 def test_status_by_name_and_wide(capsys):
@@ -126,7 +136,7 @@ def test_an_ambiguous_call_lists_the_jobs(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert main(["status"]) == 2
     err = capsys.readouterr().err
-    assert "  one\n  two\n" in err and "--job" in err
+    assert f"  one  {tmp_path}\n  two  {tmp_path}\n" in err and "--job" in err
 
 
 def test_the_environment_names_the_job_and_flags_win_over_it(capsys, monkeypatch, tmp_path):
@@ -175,7 +185,6 @@ def test_logs_are_merged_by_time_with_aligned_prefixes(capsysbinary):
         (["worker-0", "-n", "1"], ["worker-0 | b"]),
         (["worker-0", "--no-prefix", "--exclude", "a"], ["b"]),
         (["--include", "^[bc]$", "--no-prefix"], ["c", "b"]),
-        (["worker-0", "-t", "-n1"], ["worker-0 | 2026-01-31T12:00:01.000Z b"]),
         (["worker-0", "--since", "2026-01-31T12:00:01Z"], ["worker-0 | b"]),
         (["worker-0", "--until", "2026-01-31T12:00:00.5Z"], ["worker-0 | a"]),
         (["-f", "worker-0"], ["worker-0 | a", "worker-0 | b"]),
@@ -185,6 +194,49 @@ def test_logs_are_merged_by_time_with_aligned_prefixes(capsysbinary):
 def test_logs_can_be_chosen(capsys, arguments, expected):
     write_run(logs=LOGS)
     assert sorted(output(capsys, "logs", *arguments).splitlines()) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("call", "shown"),
+    [
+        (["logs", "worker-0", "-t", "-n1"], "worker-0 | 2026-01-31T17:45:01.000+05:45 b\n"),
+        (["history"], "2026-01-31 17:45:00+05:45"),
+        (["ps", "--all"], "2026-01-31 17:45:00+05:45"),
+        (["events"], "+05:45  starting"),
+    ],
+)
+def test_times_are_those_of_this_machines_zone_with_its_offset(capsys, nepal, call, shown):
+    write_run(logs=LOGS)
+    assert shown in output(capsys, *call)
+
+
+def test_since_takes_what_timestamps_show(capsys, nepal):
+    write_run(logs=LOGS)
+    first = output(capsys, "logs", "worker-0", "-t").splitlines()[1].split()[2]
+    assert output(capsys, "logs", "worker-0", "--since", first) == "worker-0 | b\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem", "known"),
+    [
+        (["--attempt", "7"], "there is no attempt 7", "worker-1: attempts 0, 1"),
+        (["worker-0", "--attempt", "1"], "there is no attempt 1", "worker-0: attempt 0\n"),
+        (["worker-0", "--previous"], "no attempt before the last", "worker-0: attempt 0\n"),
+        (["-f", "--attempt", "7"], "there is no attempt 7", "worker-1: attempts 0, 1"),
+    ],
+)
+def test_an_attempt_that_is_not_there_exits_3_and_lists_those_that_are(
+    capsys, arguments, problem, known
+):
+    write_run(logs=LOGS)
+    assert main(["logs", *arguments]) == 3
+    out, err = capsys.readouterr()
+    assert out == "" and problem in err and known in err
+
+
+def test_two_ways_to_name_an_attempt_are_one_too_many(capsys):
+    write_run(logs=LOGS)
+    assert main(["logs", "--previous", "--attempt", "0"]) == 2
 
 
 def test_tail_counts_the_lines_that_are_shown(capsys):
@@ -231,6 +283,7 @@ def test_a_failed_job_exits_5_with_the_first_cause_its_last_lines_and_a_hint(cap
     assert main(arguments) == 5
     assert capsys.readouterr().err.splitlines() == [
         "error: worker-1 failed: killed by SIGKILL (exit code 137)",
+        "  cause: worker-1 was killed from outside (SIGKILL) (not certain); more: tfcluster why",
         "  worker-1 | step 1",
         "  worker-1 | step 2",
         "  ps-0: stopped because worker-1 failed (x)",

@@ -11,7 +11,7 @@ from tests.launchers import KEY, until
 from tests.unit.specs import load
 from tfcluster.archive import Run
 from tfcluster.backends.docker import follow, keeper, logs
-from tfcluster.backends.docker.decisions import Container, Seen, Step, decide, is_killed, state_of
+from tfcluster.backends.docker.decisions import Container, Seen, Step, decide, is_killed
 from tfcluster.backends.docker.engines import Engine, Unreachable
 from tfcluster.backends.docker.frames import ContainerGone, Frame
 from tfcluster.backends.docker.logs import TaskReader
@@ -19,6 +19,7 @@ from tfcluster.backends.docker.plan import plan
 from tfcluster.backends.docker.status import Ending
 from tfcluster.backends.jobend import Ends
 from tfcluster.errors import TfclusterError
+from tfcluster.events import state_of_code
 from tfcluster.launch import exits, lines
 
 ENDED = Seen(Container.ENDED, 137, restarts=1)
@@ -93,7 +94,7 @@ def test_no_launcher_that_ended_by_itself_is_ever_replaced():
 
 
 def test_exit_codes_stand_for_states():
-    found = {code: state_of(code) for code in (0, 1, 119, 120, 121, 124)}
+    found = {code: state_of_code(code) for code in (0, 1, 119, 120, 121, 124)}
     failed = dict.fromkeys((1, 119, 121, 124), "failed")
     assert found == {0: "succeeded", 120: "stopped", **failed}
 
@@ -168,6 +169,13 @@ def test_a_stream_that_the_engine_ends_early_is_read_on_to_its_end(run, monkeypa
     assert kept(run) == ALL
     assert follower.reader.record["state"] == "succeeded"
     assert [event.kind for event in run.events()] == ["succeeded"]
+
+
+def test_the_last_lines_are_of_the_last_attempt(run, monkeypatch):
+    begins = [report(201, begin=1), report(201, "stdout", begin=1)]
+    log = [report(1, begin=0), *LINES, *begins, frame(202, b"of the second\n"), *LAST_WORDS]
+    FakeEngine(monkeypatch, log, Ending(0, ""))
+    assert list(followed(run).reader.lines) == ["of the second"]
 
 
 def test_a_log_without_the_launchers_last_words_is_tried_again_then_named(run, monkeypatch):

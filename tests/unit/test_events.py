@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.unit.records import tasks
 from tfcluster import tables
-from tfcluster.archive import create_run
+from tfcluster.archive import Run, create_run
 from tfcluster.backends.records import TaskRecord, job_status, observed
 from tfcluster.commands.status import status_lines
 from tfcluster.events import Cause, Event, JobStatus, Observed, Progress, implied_kind
@@ -51,10 +51,10 @@ def status_of(progress: dict[str, Any], result: dict[str, Any]) -> JobStatus:
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SAID, SAID)
 def test_a_status_is_json_and_can_be_shown_whatever_a_program_printed(progress, result):
-    status = status_of(progress, result)
+    status, nowhere = status_of(progress, result), Run("mnist", "1", Path("/nowhere"))
     assert JobStatus.from_dict(strict(status.to_dict())) == status
     for wide in (False, True):
-        assert status_lines(status, wide=wide)
+        assert status_lines(nowhere, status, wide=wide)
     tables.task_rows(status.tasks, bars=True)
 
 
@@ -73,7 +73,7 @@ def test_events_keep_their_data_both_ways():
     assert Event.from_dict(strict(event.to_dict())) == event
     old = {"time": 1.0, "kind": "running", "message": "hello"}
     assert Event.from_dict(old) == Event(1.0, "running", "hello")
-    assert Event.from_dict({**old, "data": {"x": math.nan}}).data == {"x": None}
+    assert Event.from_dict({**old, "data": {"x": math.nan}}).data == {"x": "nan"}
 
 
 # -- Kinds ---------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def test_what_still_goes_on_or_has_ended_is_not_called_stalled(monkeypatch, chan
 def test_a_task_that_does_not_answer_says_since_when(monkeypatch):
     clock = time.strftime("%H:%M:%S", time.localtime(NOW - 60))
     task = replace(tasks(worker_0="running")[0], silent_since=NOW - 60, progressed=NOW - 99)
-    assert row(task, monkeypatch)["REASON"] == f"does not answer since {clock}"
+    assert row(task, monkeypatch)["REASON"].startswith(f"does not answer since {clock}")
     doubt = replace(task, reason="its node is not ready")
     assert row(doubt, monkeypatch)["REASON"].startswith("its node is not ready; does not answer")
     over = replace(task, state="succeeded")
@@ -190,10 +190,10 @@ def test_a_job_takes_the_hubs_word_on_who_is_silent(tmp_path, monkeypatch):
     records[0]["silent"] = {"worker-0": 5.0, "worker-1": 6.0, "worker-2": "soon", "other-7": 1.0}
     records[2]["state"] = "succeeded"
     seen = tuple(observed(name, "", one) for name, one in zip(names, records, strict=True))
-    status = job_status(run, seen, records)
+    status = job_status(run, seen, records, ())
     assert [task.silent_since for task in status.tasks] == [None, 5.0, None, None]
     records[0]["state"] = "succeeded"  # what it said then holds no longer
-    status = job_status(run, seen, records)
+    status = job_status(run, seen, records, ())
     assert [task.silent_since for task in status.tasks] == [None] * 4
 
 
@@ -204,9 +204,9 @@ def test_a_record_takes_up_when_progress_came_and_forgets_the_kind_of_the_state_
     record.update(state="failed", kind=exits.OUT_OF_MEMORY)
     record.update(restarts=1)
     assert record.record["kind"] == exits.OUT_OF_MEMORY
-    record.understand(b'tfcluster-progress {"step": 3, "loss": NaN}', when=7.0)
-    record.understand(b"tfcluster-progress {nonsense", when=8.0)
-    assert record.record["progress"] == {"step": 3, "loss": None}
+    record.understand(b'tfcluster-progress {"step": 3, "loss": NaN}', 0, when=7.0)
+    record.understand(b"tfcluster-progress {nonsense", 0, when=8.0)
+    assert record.record["progress"] == {"step": 3, "loss": "nan"}
     assert record.record["progressed"] == 7.0
     record.update(state="starting")
     assert "kind" not in record.record

@@ -79,7 +79,7 @@ def test_any_text_is_loaded_or_refused(text: str) -> None:
     VALUES,
 )
 def test_any_value_under_any_key_is_loaded_or_refused(key: str, value: object) -> None:
-    from tfcluster.spec.template_sandbox import as_json
+    from tfcluster.spec.template_filters import as_json
 
     load_or_refuse(f"name: a\n{key}: {{% raw %}}{as_json(value)}{{% endraw %}}\n")
 

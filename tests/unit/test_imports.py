@@ -13,10 +13,13 @@ from tests.unit.records import write_run
 HEAVY = ("tensorflow", "kubernetes", "docker", "pydantic", "jinja2", "ruamel", "rich", "psutil")
 
 
-def imported(tmp_path, *arguments: str, cwd=None) -> set[str]:
+CALL = "from tfcluster.cli import main; code = main(sys.argv[1:])"
+
+
+def imported(tmp_path, *arguments: str, cwd=None, does: str = CALL) -> set[str]:
     """The top-level modules that a call has imported when it ends."""
     code = (
-        "import sys; from tfcluster.cli import main; code = main(sys.argv[1:]); "
+        f"import sys; code = 0; {does}; "
         "print('MODULES', *{name.partition('.')[0] for name in sys.modules}); sys.exit(code)"
     )
     done = subprocess.run(
@@ -49,3 +52,10 @@ def test_the_job_of_an_unchanged_spec_is_found_without_reading_it_as_yaml(tmp_pa
     spec.write_text("name: mnist\n")
     write_run("mnist", spec=spec)
     assert not imported(tmp_path / "home", "status", cwd=tmp_path) & set(HEAVY)
+
+
+def test_the_package_itself_imports_nothing_heavy_and_knows_its_functions(tmp_path):
+    found = imported(tmp_path, does="import tfcluster; tfcluster.__version__")
+    assert not found & {*HEAVY, "typer"}
+    called = imported(tmp_path, does="import tfcluster; tfcluster.up, tfcluster.Job")
+    assert "typer" in called and not called & set(HEAVY)

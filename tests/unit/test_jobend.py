@@ -66,3 +66,19 @@ def test_a_launcher_in_the_place_of_another_is_briefed_once():
     assert watch.look(records, 10.5).brief == ()
     assert watch.look(records, 10.0 + SPEAK_AFTER + 0.1).brief == ("ps-0",)
     assert watch.look(records, 20.0).brief == ()
+
+
+def test_a_task_that_another_gave_up_does_not_hold_the_job():
+    gave_up = {**DONE, "result": {"without": ["worker-1"]}}
+    required = ["worker-0", "worker-1"]
+    assert ends_of({"worker-0": gave_up, "worker-1": RUNNING}, required).decided
+    still_running = {**RUNNING, "result": {"without": ["worker-1"]}}
+    assert not ends_of({"worker-0": still_running, "worker-1": RUNNING}, required).decided
+
+
+def test_a_task_of_which_the_others_were_told_that_it_failed_has_failed():
+    told = {**failed("worker-1", 1.0), "state": "stopped"}
+    ends = ends_of({"worker-0": told, "worker-1": RUNNING}, ["worker-0", "worker-1"])
+    assert ends.decided
+    assert ends.rule_for("worker-1")["state"] == "failed"
+    assert ends.rule_for("ps-0")["state"] == "stopped"

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import pytest
 
-from tests.unit.fake_kube import FakeApi
-from tests.unit.kube import SMALL, documents, found, plan_of, pod_of, rendered
-from tfcluster.archive import create_run
+from tests.unit.kube import (
+    QUEUED,
+    SHORT,
+    SMALL,
+    WORKLOADS,
+    documents,
+    found,
+    gated,
+    plan_of,
+    pod_of,
+    rendered,
+    says,
+)
 from tfcluster.backends.kubernetes import kueue
 from tfcluster.backends.kubernetes.endings import how_it_ended
 from tfcluster.backends.kubernetes.keeper import Keeper
@@ -19,45 +28,12 @@ from tfcluster.backends.kubernetes.run import obstacle_of
 from tfcluster.backends.kubernetes.watch import Seen
 from tfcluster.errors import MissingError, WaitTimeout
 
-QUEUED: dict[str, Any] = {**SMALL, "kubernetes": {"queue": "lab"}}
-WORKLOADS = "/apis/kueue.x-k8s.io/v1beta1/namespaces/default/workloads"
 PENDING = "/apis/visibility.kueue.x-k8s.io/v1beta1/namespaces/default/localqueues/lab"
-SHORT = "insufficient unused quota for cpu in flavor f, 100m more needed"
 
 
 @pytest.fixture
-def api():
-    made = FakeApi()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def keeper(api, tmp_path, monkeypatch):
-    monkeypatch.setenv("TFCLUSTER_HOME", str(tmp_path))
-    there = {"folder": tmp_path, "base": tmp_path, "spec": None, "source": "", "variables": {}}
-    run = create_run("small", backend="kubernetes", **there)
-    return Keeper(run, plan_of(QUEUED), api.cluster(patience=0.5))
-
-
-def gated(task: str = "worker-1", **labels: str) -> dict[str, Any]:
-    role, _, index = task.rpartition("-")
-    labels = {"tfcluster.io/role": role, kueue.MANAGED: "true", **labels}
-    return {
-        "metadata": {
-            "name": f"small-{task}-x",
-            "uid": task,
-            "creationTimestamp": "2026-01-31T12:00:00Z",
-            "labels": labels,
-            "annotations": {"batch.kubernetes.io/job-completion-index": index},
-        },
-        "spec": {"schedulingGates": [{"name": kueue.GATE}]},
-        "status": {"phase": "Pending"},
-    }
-
-
-def says(kind: str, status: str, message: str) -> dict[str, Any]:
-    return {"conditions": [{"type": kind, "status": status, "message": message}]}
+def keeper(api, kube_run):
+    return Keeper(kube_run, plan_of(QUEUED), api.cluster(patience=0.5))
 
 
 # -- Manifests

@@ -8,7 +8,6 @@ import pytest
 
 from tests.launchers import until
 from tests.unit.fake_kube import FakeApi
-from tfcluster.archive import create_run
 from tfcluster.backends.kubernetes import logs
 from tfcluster.backends.kubernetes.api import ApiError, Unreachable
 from tfcluster.backends.kubernetes.logs import Follower, PodReader, parse_line
@@ -19,25 +18,9 @@ PODS = "/api/v1/namespaces/default/pods"
 
 
 @pytest.fixture
-def api():
-    made = FakeApi()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch):
-    monkeypatch.setenv("TFCLUSTER_HOME", str(tmp_path))
+def run(kube_run, monkeypatch):
     monkeypatch.setattr(logs, "RECONNECT_EVERY", 0.02)
-    return create_run(
-        "job",
-        backend="kubernetes",
-        folder=tmp_path,
-        base=tmp_path,
-        spec=None,
-        source="",
-        variables={},
-    )
+    return kube_run
 
 
 # -- Requests
@@ -209,6 +192,7 @@ def test_attempts_and_states_are_told_from_the_stream(api, run):
     assert b"F second\n" in second and b"P no end\n" in second
     assert reader.record["state"] == "running"
     assert reader.record["progress"] == {"step": 3}
+    assert list(reader.lines) == ["second", "no end"]
 
 
 def test_a_second_pods_attempts_are_counted_on(api, run):

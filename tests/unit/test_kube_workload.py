@@ -7,9 +7,17 @@ from typing import Any
 import pytest
 
 from tests.unit.fake_kube import FakeApi
-from tests.unit.kube import documents, found, plan_of, rendered
-from tests.unit.test_kube_queue import QUEUED, SHORT, WORKLOADS, gated, says
-from tfcluster.archive import create_run
+from tests.unit.kube import (
+    QUEUED,
+    SHORT,
+    WORKLOADS,
+    documents,
+    found,
+    gated,
+    plan_of,
+    rendered,
+    says,
+)
 from tfcluster.backends.kubernetes import kueue, state
 from tfcluster.backends.kubernetes.keeper import Keeper
 from tfcluster.backends.kubernetes.run import obstacle_of
@@ -136,19 +144,9 @@ def test_the_next_step(seen, step):
 
 
 @pytest.fixture
-def api():
-    made = FakeApi()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def keeper(api, tmp_path, monkeypatch):
+def keeper(api, kube_run):
     """Of a run whose pods are gated, and which Kueue has left alone for long enough."""
-    monkeypatch.setenv("TFCLUSTER_HOME", str(tmp_path))
-    there = {"folder": tmp_path, "base": tmp_path, "spec": None, "source": "", "variables": {}}
-    run = create_run("small", backend="kubernetes", **there)
-    keeper = Keeper(run, plan_of(QUEUED), api.cluster(patience=0.5))
+    keeper = Keeper(kube_run, plan_of(QUEUED), api.cluster(patience=0.5))
     keeper.view.take("jobs", Watched("all", tuple(jobs().values())))
     pods = [gated(task, **{kueue.MANAGED: ""}) for task in keeper.plan.task_names]
     keeper.view.take("pods", Watched("all", tuple(pods)))

@@ -229,18 +229,20 @@ def test_a_peer_whose_launcher_never_comes_is_named_with_its_address_and_error(w
     assert reason == f"waited 0.5 s for ps-0 at {address}: Connection refused"
 
 
-def test_a_ps_whose_program_never_listens_is_the_named_cause(world):
+@pytest.mark.parametrize("barrier", ["tasks", "ports"])
+def test_a_ps_whose_program_never_listens_is_the_named_cause(world, barrier):
     job = world(
         {
             "ps": ps("import time; time.sleep(600)"),
             "worker": worker("import time; time.sleep(600)"),
         },
-        start_timeout=1,
+        start_timeout=4,  # every launcher is there by then, also on a busy machine
+        barrier=barrier,
     ).start()
     codes = job.codes()
     assert codes == {"ps-0": exits.EXIT_NOT_STARTED, "worker-0": exits.EXIT_PEER_FAILED}
     port = job.plan["roles"]["ps"]["addresses"][0].split(":")[1]
-    assert f"nothing listens on port {port} after 1 s" in job.record("ps-0")["reason"]
+    assert f"nothing listens on port {port} after 4 s" in job.record("ps-0")["reason"]
     assert job.record("worker-0")["reason"].startswith("stopped because ps-0 failed")
 
 
@@ -262,6 +264,39 @@ def test_a_launcher_of_another_run_is_not_taken_for_a_peer(world, tmp_path):
     job = world(roles, start_timeout=0.5).start("worker-0")
     assert job.wait("worker-0") == exits.EXIT_NOT_STARTED
     assert "it is not a launcher of this run" in job.record("worker-0")["reason"]
+
+
+# -- What another attempt would not mend
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "reason"),
+    [
+        (
+            [*python("")[:1], "-u", "nosuch.py"],
+            2,
+            "there is no file {folder}/nosuch.py (exit code 2)",
+        ),
+        (["sh", "-c", "nosuch-command"], 127, "exit code 127 (command not found)"),
+        (["sh", "-c", "/"], 126, "exit code 126 (the command cannot be executed)"),
+    ],
+)
+def test_a_script_or_command_that_is_not_there_is_not_tried_again(
+    world, tmp_path, argv, code, reason
+):
+    restarts = {"limit": 3, "on": None}
+    job = world({"worker": role(argv, restarts=restarts, workdir=str(tmp_path))}).start()
+    assert job.codes() == {"worker-0": code}
+    record = job.record("worker-0")
+    assert (record["kind"], record["failures"]) == (exits.CANNOT_START, 0)
+    assert record["reason"] == reason.format(folder=tmp_path)
+
+
+def test_a_failure_shows_the_last_lines_of_the_last_attempt(world):
+    code = "import os, sys; sys.exit('attempt ' + os.environ['TFCLUSTER_ATTEMPT'])"
+    job = world({"worker": role(python(code), restarts={"limit": 1, "on": None})}).start()
+    assert job.codes() == {"worker-0": 1}
+    assert job.record("worker-0")["cause"]["lines"] == ["attempt 1"]
 
 
 # -- Output and signals

@@ -253,7 +253,7 @@ def test_a_long_line_is_cut_around_the_place() -> None:
         ("a: " + "9" * 5000, "1:4 this number has too many digits"),
         ("a: " + "9" * 50_000, "1:4 this number has too many digits"),
         ("a: \x01\n", "1:4 the character U+0001 is not allowed"),
-        ("a: '\n", "2:1 YAML: found unexpected end of stream while scanning a quoted scalar"),
+        ("a: '\n", "1:4 a quote (') is opened here and never closed"),
     ],
 )
 def test_yaml_mistakes_have_a_place(text: str, expected: str) -> None:
@@ -310,3 +310,45 @@ def test_the_kept_spec_is_yaml_without_secrets() -> None:
     assert "hunter2" not in kept
     again = load(kept).spec
     assert again.env == {"A_TOKEN": "***", "B": "no", "C": "a\nb: c"}
+
+
+# -- Too much ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "first"),
+    [
+        ("name: a\ncommand: [x]\nroles: {worker: {}}\n" + "x: 1\n" * 4000, 4000, "4:1 unknown key"),
+        (
+            "name: a\ncommand: [x]\nroles: {worker: {}}\n"
+            + "".join(f"key{n}: 1\n" for n in range(4000)),
+            4000,
+            '4:1 unknown key "key0"',
+        ),
+        ("name: a\ncommand:\n" + "- true\n" * 9000 + ROLES, 9000, "3:3 command[0]: expected a"),
+        ("name: a\nargs: [" + "}" * 5000, 1, "2:8 YAML"),
+    ],
+)
+def test_very_many_problems_are_counted_and_the_first_ones_told(
+    text: str, count: int, first: str
+) -> None:
+    with pytest.raises(SpecProblems) as caught:
+        load(text)
+    assert caught.value.message.startswith(f"{count:,} problem")
+    assert min(20, count) <= len(caught.value.problems) <= 250
+    assert problems(text)[0].startswith(first)
+
+
+@pytest.mark.parametrize(
+    ("roles", "said"),
+    [
+        (
+            "worker: {replicas: 1000000}",
+            "roles.worker.replicas: must be at most 10000, got 1000000",
+        ),
+        ("a: {replicas: 9999}, b: {replicas: 9999}, c: {replicas: 9999}", "29,997 tasks in all"),
+        (", ".join(f"r{n}x: {{replicas: 10000}}" for n in range(2000)), "2,000 roles, at most 100"),
+    ],
+)
+def test_a_job_has_so_many_tasks_and_no_more(roles: str, said: str) -> None:
+    assert said in report(f"name: a\ncommand: [x]\nroles: {{{roles}}}\n")

@@ -99,7 +99,7 @@ def test_a_section_that_is_empty_in_the_file_can_be_set() -> None:
         ("roles.wroker=null", "there is nothing to remove", 'did you mean "worker"?'),
         ("name.x=1", 'unknown key "x"', None),
         ("volumes[3].target=/x", "the list has 0 items, counted from 0", None),
-        ("local.gpus=[1", "YAML:", None),
+        ("local.gpus=[1", '"[" is opened here and never closed', 'close it with "]"'),
         ("deadline=", "expected a value after =", "deadline=null removes it"),
         ("=4", "expected KEY=VALUE", "for example roles.worker.replicas=4"),
         ("epochs=4", 'unknown key "epochs"', '"epochs" belongs under train'),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.launchers import SERVE_FOR_EVER
 from tfcluster.backends import load_backend
+from tfcluster.cli import main
 from tfcluster.errors import UsageError
 from tfcluster.render import render_plan
 from tfcluster.spec.loader import load_spec_text
@@ -67,10 +69,34 @@ def test_its_exit_code_is_that_of_the_first_task_that_failed(tmp_path):
     assert done.returncode == 7
 
 
-def test_the_same_plan_gives_the_same_script(tmp_path):
-    loaded = load_spec_text("name: a\ncommand: [sleep, '1']\nroles: {worker: {}}")
-    plan = load_backend("local").plan(loaded.spec, None, tmp_path)
-    assert render_plan(plan, "local") == render_plan(plan, "local")
+def test_the_same_spec_gives_the_same_script_whatever_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TFCLUSTER_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cluster.yaml").write_text(
+        "name: a\ncommand: [sleep, '600']\nroles: {worker: {replicas: 2}}"
+    )
+
+    def script() -> str:
+        assert main(["render"]) == 0
+        return capsys.readouterr().out
+
+    try:
+        first = script()
+        assert script() == first
+        assert main(["up", "-d"]) == 0
+        capsys.readouterr()
+        assert script() == first
+    finally:
+        main(["down", "--grace", "0s"])
+
+
+def test_the_script_says_that_no_ports_are_left(tmp_path):
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        script = rendered(tmp_path).replace("20000-32000", f"{port}-{port}")
+        done = run(script, tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == f"error: no free ports are left in {port}-{port}\n"
 
 
 def test_an_unknown_target_lists_the_known_ones(tmp_path):

@@ -16,11 +16,13 @@ import pytest
 import tfcluster
 from tests.unit.records import plan, tasks, write_run
 from tfcluster import files
-from tfcluster.archive import Run, create_run, find_run, job_lock, runs_of
+from tfcluster.archive import Run, create_run, find_run, runs_of
 from tfcluster.cli import main
-from tfcluster.errors import DamagedFile, DamagedRecord
+from tfcluster.errors import DamagedFile, StateWarning
 from tfcluster.events import JobStatus
+from tfcluster.joblock import job_lock
 from tfcluster.launch import record as task_record
+from tfcluster.place import place_of
 from tfcluster.plan import stored_plan
 
 
@@ -219,32 +221,18 @@ def test_a_damaged_record_hides_no_other_job_from_ps(capsys, how):
     assert f"warning: left out: {bad.files.record_file}" in shown.err
 
 
-@pytest.mark.parametrize("name", ["status.json", "plan.json"])
-def test_a_run_with_a_damaged_file_keeps_down_from_no_other(capsys, name):
-    good, bad = write_run("good"), write_run("bad")
-    good.files.status_file.unlink()
-    bad.files.status_file.unlink()
-    (bad.path / name).write_text("{")
-    assert main(["down", "--all"]) == 1
-    assert 'warning: job "bad" was not stopped' in capsys.readouterr().err
-    status = good.final_status()
-    assert status is not None and status.state == "stopped"
-    assert main(["down", "--job", "bad"]) == 1
-    assert "error: " in capsys.readouterr().err
-
-
 def test_a_damaged_run_is_left_out_of_the_history_and_named_when_it_is_asked_for(capsys):
     old, new = write_run(), write_run()
     new.files.record_file.write_text("{")
-    with pytest.warns(DamagedRecord, match=f"left out: {new.files.record_file}"):
-        assert [run.id for run in runs_of("mnist")] == [old.id]
+    with pytest.warns(StateWarning, match=f"left out: {new.files.record_file}"):
+        assert [run.id for run in runs_of(place_of("mnist", Path.cwd()))] == [old.id]
     assert main(["history"]) == 0
     assert old.id in capsys.readouterr().out
     with pytest.raises(DamagedFile, match="half written"):
-        find_run("mnist", new.id)
+        find_run(place_of("mnist", Path.cwd()), new.id)
     old.files.record_file.write_text("")
-    with pytest.raises(DamagedFile), pytest.warns(DamagedRecord):
-        find_run("mnist")
+    with pytest.raises(DamagedFile), pytest.warns(StateWarning):
+        find_run(place_of("mnist", Path.cwd()))
 
 
 # -- Who may read --------------------------------------------------------------------------------
@@ -262,7 +250,7 @@ def test_files_are_the_users_alone_whatever_the_umask(tmp_path, umask):
         run.update(applied=1.0)
         os.close(run.files.open_log("worker-0", 0))
         os.close(files.open_append(run.files.keeper_log))
-        with files.locked(run.files.reader_lock), job_lock("mnist", "up"):
+        with files.locked(run.files.reader_lock), job_lock(run.place, "up"):
             pass
     finally:
         os.umask(before)

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import hmac
 import json
-import resource
 import socket
 import threading
 import time
@@ -15,14 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.launchers import KEY, World, role
+from tests.launchers import KEY, World, many_files, pour, role
 from tfcluster.launch.lines import parse_said, read_state, state_line
 from tfcluster.launch.mac import is_same, mac
 from tfcluster.launch.plan import control_address
 from tfcluster.launch.proof import CLIENT, Asker, Door
 from tfcluster.launch.wire import ask
-
-GARBAGE = 1 << 20
 
 
 @pytest.fixture
@@ -133,30 +130,20 @@ def test_a_message_that_makes_no_sense_changes_nothing_even_with_the_key(job, me
     assert job.table("worker-1")["verdict"] is None
 
 
-def test_garbage_without_end_is_not_kept(job):
-    total = 1024  # a gigabyte, if it is let
-    with connect(job) as connection, contextlib.suppress(OSError):
-        for _ in range(total):
-            connection.sendall(b"x" * GARBAGE)
+def test_a_gigabyte_of_garbage_is_not_kept(job):
+    pour(lambda: connect(job), 1 << 30)
     assert memory_mb(job) < 60
     assert job.ask("worker-0")["state"] == "running"
 
 
 def test_two_thousand_idle_connections_hold_nothing_up(job):
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
     before = threads(job)
-    open_ones = []
-    try:
+    with many_files(4096), contextlib.ExitStack() as open_ones:
         for _ in range(2000):
-            open_ones.append(connect(job))
+            open_ones.enter_context(connect(job))
         assert job.ask("worker-0")["state"] == "running"
         assert job.table("worker-1")["hub"] == "worker-0"
         assert threads(job) == before
-    finally:
-        for connection in open_ones:
-            connection.close()
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert job.ask("worker-0")["state"] == "running"
     assert memory_mb(job) < 60
 
@@ -218,17 +205,25 @@ def test_a_state_line_of_a_program_is_not_believed():
 @given(st.recursive(st.floats() | st.integers() | st.text(), lambda inner: st.lists(inner)))
 def test_what_a_program_reports_can_always_be_written_as_json(value):
     found = parse_said(json.dumps({"step": value}).encode())
-    if found is not None:
-        json.dumps(found, allow_nan=False)
+    assert found is not None
+    json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
 
 
-def test_absurd_numbers_deep_and_large_objects_are_left_out():
-    assert parse_said(b'{"step": 1' + b"0" * 400 + b', "loss": NaN}') == {
-        "step": None,
-        "loss": None,
+def test_numbers_that_json_lacks_are_told_and_deep_and_large_objects_are_left_out():
+    assert parse_said(b'{"step": 1' + b"0" * 400 + b', "loss": NaN, "rate": -1e400}') == {
+        "step": "inf",
+        "loss": "nan",
+        "rate": "-inf",
     }
+    assert parse_said(b'{"count": %d}' % 10**30) == {"count": 1e30}
+    assert parse_said(b'{"count": %d}' % (1 << 62)) == {"count": 1 << 62}
     assert parse_said(b'{"a": ' + b"[" * 100_000) is None
     assert parse_said(b'{"a": "' + b"x" * (1 << 20) + b'"}') is None
+
+
+def test_bytes_and_halves_of_characters_do_not_lose_the_rest_of_what_was_said():
+    said = b'{"note": "caf\xe9", "half \\ud83d": "\\ude00", "loss": 0.5}'
+    assert parse_said(said) == {"note": "caf\ufffd", "half \ufffd": "\ufffd", "loss": 0.5}
 
 
 def test_a_launcher_is_asked_only_by_those_who_have_its_key(job):

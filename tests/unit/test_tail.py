@@ -93,14 +93,23 @@ def test_prefixes_are_padded_to_the_longest_name():
     assert tail.format_default(line("x", "worker-10"), style) == b"worker-10 | x\n"
 
 
-def test_only_the_prefix_is_coloured_and_colours_go_by_sorted_name():
-    names = ("worker-10", "worker-2", "ps-0")
-    style = tail.Style(names=names, color=True)
-    again = tail.Style(names=tuple(reversed(names)), color=True)
-    for place, name in enumerate(("ps-0", "worker-2", "worker-10")):
-        shown = tail.format_default(line("text", name), style)
-        assert shown == f"\x1b[{tail.PALETTE[place]}m{name:9} | \x1b[0mtext\n".encode()
-        assert tail.format_default(line("text", name), again) == shown
+def test_only_the_prefix_is_coloured():
+    style = tail.Style(names=("worker-10", "ps-0"), color=True)
+    shown = tail.format_default(line("text", "ps-0"), style)
+    assert shown == f"\x1b[{tail.PALETTE[0]}mps-0      | \x1b[0mtext\n".encode()
+
+
+def test_a_task_has_its_colour_by_its_name_alone():
+    def color(task: str, *names: str) -> bytes:
+        shown = tail.format_default(line("", task), tail.Style(names=names, color=True))
+        return shown.partition(b"m")[0]
+
+    for task in ("ps-0", "worker-1", "reader-3", "nothing"):
+        alone = color(task, task)
+        assert color(task, "a-0", "b-7", "worker-0", task) == color(task) == alone
+    workers = [color(f"worker-{index}") for index in range(10)]
+    assert len(set(workers)) == len(workers)
+    assert color("ps-0") != color("worker-0") != color("chief-0") != color("ps-0")
 
 
 def test_red_is_for_errors():
@@ -112,10 +121,10 @@ def test_a_task_that_comes_later_gets_a_prefix_too():
     assert tail.format_default(line("x", "worker-1"), style) == b"worker-1 | x\n"
 
 
-def test_without_prefix_and_with_timestamps():
+def test_without_prefix_and_with_timestamps_of_the_local_zone(nepal):
     style = tail.Style(names=("w",), prefix=False, timestamps=True)
     shown = tail.format_default(line("x", time=1769860800.1239), style)
-    assert shown == b"2026-01-31T12:00:00.123Z x\n"
+    assert shown == b"2026-01-31T17:45:00.123+05:45 x\n"
 
 
 def test_matches_are_highlighted_only_where_colours_are_on():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfcluster.launch import exits
-from tfcluster.launch.record import ENDED, Cause, TaskRecord
+from tfcluster.launch.record import ENDED, Cause, TaskRecord, given_up
 
 SPEAK_AFTER = 2.0  # seconds that launchers have to tell each other
 OVERDUE = 25.0  # seconds after which a launcher that has not ended its task never will
@@ -49,6 +49,16 @@ class Ends:
                 "ended": now,
                 "cause": None,
             }
+        if task == self.cause["task"]:  # others have said that it failed
+            return {
+                "task": task,
+                "state": "failed",
+                "kind": self.cause["kind"],
+                "exitCode": self.cause["exitCode"],
+                "reason": self.cause["reason"],
+                "ended": now,
+                "cause": self.cause,
+            }
         first = f"{self.cause['task']} failed ({self.cause['reason']})"
         return {
             "task": task,
@@ -68,13 +78,22 @@ def ends_of(records: Mapping[str, TaskRecord], required: Iterable[str]) -> Ends:
         for task, record in records.items()
         if record.get("state") == "succeeded" and record.get("kind") != exits.JOB_DONE
     )
+    # One that was stopped carries the cause of which it was told.
     causes = [
         cause
         for record in records.values()
-        if record.get("state") == "failed" and (cause := record.get("cause"))
+        if record.get("state") in ("failed", "stopped") and (cause := record.get("cause"))
     ]
     cause = min(causes, key=lambda found: found["time"]) if causes else None
-    done = all(records.get(task, {}).get("state") == "succeeded" for task in required)
+    without = {
+        name
+        for record in records.values()
+        if record.get("state") == "succeeded"
+        for name in given_up(record.get("result"))
+    }
+    done = all(
+        task in without or records.get(task, {}).get("state") == "succeeded" for task in required
+    )
     return Ends(succeeded, cause, decided=done or cause is not None)
 
 

@@ -49,6 +49,10 @@ class LogFile:
         self.path, self.task, self.attempt = path, task, attempt
         self.offset = 0
 
+    def skip_to_last(self, size: int) -> None:
+        """Begin with the last `size` bytes; a record that is cut there is left out."""
+        self.offset = max(0, os.stat(self.path).st_size - size)
+
     def new_lines(self) -> Iterator[LogLine]:
         with os.fdopen(open_read(self.path), "rb") as file:
             file.seek(self.offset)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import os
 import threading
 import time
@@ -11,6 +10,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from tfcluster.archive import Run
+from tfcluster.backends import load_backend
 from tfcluster.backends.reports import claim_in
 from tfcluster.errors import UsageError
 from tfcluster.events import (
@@ -25,7 +25,12 @@ from tfcluster.events import (
 )
 from tfcluster.launch import exits, lines
 from tfcluster.launch import record as launch_record
+from tfcluster.launch.history import is_moment
+from tfcluster.launch.notices import LastLines
+from tfcluster.launch.progress import PROBLEM, PROBLEM_OVER, ProgressLog, problem_in
 from tfcluster.plan import Plan
+from tfcluster.results import Results
+from tfcluster.runrecord import EndedBy
 
 WRITE_EVERY = 0.2  # seconds between two writes of progress
 
@@ -54,7 +59,23 @@ def observed(task: str, address: str, record: Mapping[str, Any]) -> Observed:
         ended=record.get("ended"),
         kind=kind_in({**record, "state": state}),
         progressed=record.get("progressed"),
+        waits_for=waits_for(record),
+        stopped_since=stopped_since(record),
     )
+
+
+def waits_for(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """The peers that a task waits for, as its launcher says it."""
+    named = (record.get("doing") or {}).get("waitsFor")
+    if not isinstance(named, list):
+        return ()
+    return tuple(name for name in named if isinstance(name, str))
+
+
+def stopped_since(record: Mapping[str, Any]) -> float | None:
+    """Since when the task's program is stopped, as its launcher says it."""
+    since: Any = (record.get("doing") or {}).get("stopped")
+    return since if is_usable(since) else None
 
 
 def silent_tasks(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
@@ -69,7 +90,10 @@ def silent_tasks(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def job_status(
-    run: Run, tasks: tuple[Observed, ...], records: Iterable[Mapping[str, Any]]
+    run: Run,
+    tasks: tuple[Observed, ...],
+    records: Iterable[Mapping[str, Any]],
+    results: tuple[Results, ...],
 ) -> JobStatus:
     """The job from its tasks: its result, the first cause if it failed, when it ended."""
     records = list(records)
@@ -78,6 +102,9 @@ def job_status(
     tasks = tuple(
         task if task.over else replace(task, silent_since=silent.get(task.task)) for task in tasks
     )
+    noted = run.record
+    if noted.ended_by is not None:
+        tasks = tuple(told_by_us(task, noted.ended_by) for task in tasks)
     ended = [task.ended for task in tasks if task.ended is not None]
     return JobStatus(
         job=run.job,
@@ -87,9 +114,18 @@ def job_status(
         tasks=tasks,
         result=next((lines.sound(r["result"]) for r in records if r.get("result")), None),
         cause=Cause.from_dict(min(causes, key=lambda cause: cause["time"])) if causes else None,
-        started=run.record.created,
+        started=noted.created,
         ended=max(ended) if len(ended) == len(tasks) else None,
+        ended_by=noted.ended_by,
+        results=results,
     )
+
+
+def told_by_us(task: Observed, by: EndedBy) -> Observed:
+    """A task whose launcher was told to stop: here it is known who told it."""
+    if task.kind != exits.SIGNALLED:
+        return task
+    return replace(task, reason=f"ended by `tfcluster {by.command}`", kind=exits.STOPPED)
 
 
 def run_status(
@@ -110,7 +146,8 @@ def run_status(
             kind = exits.LAUNCHER_KILLED
             seen = replace(seen, state="stopped", reason=lost[task], kind=kind)
         tasks.append(seen)
-    return job_status(run, tuple(tasks), records.values())
+    results = load_backend(plan.backend).results(plan, run)
+    return job_status(run, tuple(tasks), records.values(), results)
 
 
 def refuse_ended(status: JobStatus, tasks: Iterable[str]) -> None:
@@ -129,7 +166,8 @@ def settle_stopped(run: Run, status: JobStatus) -> None:
     tasks = tuple(task if task.over else stopped(task) for task in status.tasks)
     state = job_state(tasks) if tasks else "stopped"
     run.settle(replace(status, tasks=tasks, state=state, ended=status.ended or time.time()))
-    run.note("down", "the run was ended")
+    if status.ended_by is None:
+        run.note("down", "the run was ended")
 
 
 def stopped(task: Observed) -> Observed:
@@ -147,9 +185,15 @@ class TaskRecord:
         self.run, self.task = run, task
         self.record: launch_record.TaskRecord = run.files.read_task(task) or {"task": task}
         self.final: dict[str, Any] | None = None  # the launcher's last word, not yet published
-        self.lines: collections.deque[str] = collections.deque(
-            self.record.get("lines", ()), maxlen=launch_record.KEPT_LINES
+        # What would be a notice only without a GPU is kept: who has one is not known here.
+        known = self.record.get("lines", ())
+        self.lines = LastLines(launch_record.KEPT_LINES, has_gpu=True, before=known)
+        self.log = ProgressLog(
+            self.record.get("progress"),
+            self.record.get("progressed"),
+            filter(is_moment, self.record.get("history") or ()),
         )
+        self.lines_of = max(run.files.log_attempts(task), default=-1)  # the attempt they are of
         self.files: dict[int, int] = {}
         self.guard = threading.RLock()
         self.written = 0.0
@@ -178,6 +222,10 @@ class TaskRecord:
         if "state" in changes:
             self.record.pop("kind", None)  # that of the state before
         cast(dict[str, Any], self.record).update(changes)
+        if "state" in changes:
+            since = (changes.get("doing") or {}).get("since")
+            when = since if is_usable(since) else None
+            self.log.history.become(self.record, time.time(), when)
 
     def flush(self) -> None:
         with self.guard:
@@ -186,21 +234,31 @@ class TaskRecord:
 
     def write(self) -> None:
         self.record["lines"] = list(self.lines)
+        self.record["history"] = self.log.history.copy()
         self.run.files.write_task(self.task, self.record)
         self.written, self.dirty = time.monotonic(), False
 
-    def understand(self, line: bytes, when: float | None = None, *, whole: bool = True) -> None:
-        """Take up what a line of the program says; `when` it did, if not just now.
+    def understand(
+        self, line: bytes, attempt: int, when: float | None = None, *, whole: bool = True
+    ) -> None:
+        """Take up what a line of an attempt's program says; `when` it did, if not just now.
 
         If it is not whole, this is the beginning of a line that is too long to be kept in one.
         """
         claimed = claim_in(line)
         if claimed:
-            self.take_claim(claimed, line if whole else None, when or time.time())
+            self.take_claim(claimed, line if whole else None, attempt, when or time.time())
         elif line and not line.startswith(b"tfcluster:"):
-            self.lines.append(line[:500].decode("utf-8", "replace").rstrip("\r"))
+            self.lines.add("", line)
 
-    def take_claim(self, claimed: str, line: bytes | None, when: float) -> None:
+    def begin_lines(self, attempt: int) -> None:
+        """What follows is of this attempt; the last lines of the one before explain nothing now."""
+        with self.guard:
+            if attempt > self.lines_of:
+                self.lines_of = attempt
+                self.lines.clear()
+
+    def take_claim(self, claimed: str, line: bytes | None, attempt: int, when: float) -> None:
         """A program's progress or result, if it is sound and of a size that can be kept."""
         said = b"" if line is None else line.partition(b" ")[2]
         if line is None or len(said) > lines.MOST_OBJECT:
@@ -213,10 +271,11 @@ class TaskRecord:
         if found is None:
             return
         if claimed == "progress":
-            before = self.record.get("progress")
-            # As launchers do: a step that is said again is no progress.
-            stands = before is not None and found.get("step") == before.get("step")
-            self.later(progress=found, progressed=self.record.get("progressed") if stands else when)
+            before = problem_in(self.log.progress)
+            self.log.take(found, attempt, when)
+            if (words := problem_in(self.log.progress)) != before:
+                self.run.note(PROBLEM if words else PROBLEM_OVER, words, self.task)
+            self.later(progress=self.log.progress, progressed=self.log.progressed)
         else:
             self.update(result=found)
 

@@ -85,6 +85,8 @@ CAUSE: Mapping[str, Check] = {
     "task": is_text,
     "kind": is_text,
     "peer": or_none(is_text),
+    "module": or_none(is_text),
+    "python": or_none(is_text),
     "reason": is_text,
     "exitCode": or_none(is_count),
     "time": is_time,

@@ -2,62 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import queue
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import FrameType
 
 from tfcluster.archive import Run
 from tfcluster.backends import load_backend
 from tfcluster.commands.outcome import is_settled
 from tfcluster.converge import bring_down
 from tfcluster.events import JobStatus, LogLine, LogQuery
+from tfcluster.folding import Folding
+from tfcluster.interrupts import Presses
+from tfcluster.launch.system import start_thread
 from tfcluster.live import Display
 from tfcluster.tables import counted
-from tfcluster.tail import Filter, Style, format_default
+from tfcluster.tail import Filter, Style, format_default, select
 
 LOOK_EVERY = 0.25
 TICK = 0.1
 BATCH = 1000  # lines shown at a time, so that the table and Ctrl-C get their turn
 LOG_PATIENCE = 5.0  # for the last lines of a run that is over
-EXIT_TERMINATED = 143
-
-
-@dataclass
-class Presses:
-    """How often Ctrl-C was pressed."""
-
-    count: int = 0
-    deferred: str = ""  # what to say at once when nobody looks at the count for a while
-
-    def pressed(self, number: int, frame: FrameType | None) -> None:
-        self.count += 1
-        if self.deferred:
-            if self.count > 1:
-                raise KeyboardInterrupt
-            os.write(2, f"\r{self.deferred}\n".encode())
-
-
-@contextmanager
-def watched_signals() -> Iterator[Presses]:
-    """Count Ctrl-C instead of being ended by it; a SIGTERM ends this command, not the run."""
-    presses = Presses()
-
-    def terminated(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(EXIT_TERMINATED)
-
-    before = signal.signal(signal.SIGINT, presses.pressed)
-    before_term = signal.signal(signal.SIGTERM, terminated)
-    try:
-        yield presses
-    finally:
-        signal.signal(signal.SIGINT, before)
-        signal.signal(signal.SIGTERM, before_term)
 
 
 class Pump:
@@ -67,8 +32,7 @@ class Pump:
         # Bounded: a reader that is slow must slow us down, not fill the memory.
         self.lines: queue.Queue[LogLine | BaseException | None] = queue.Queue(10_000)
         self.ended = False
-        self.thread = threading.Thread(target=self.read, args=(run, query), daemon=True)
-        self.thread.start()
+        self.thread = start_thread(self.read, run, query)
 
     def read(self, run: Run, query: LogQuery) -> None:
         try:
@@ -102,12 +66,11 @@ class Stopper:
 
     def __init__(self, run: Run, grace: float, presses: Presses):
         self.error: BaseException | None = None
-        self.thread = threading.Thread(target=self.stop, args=(run, grace, presses), daemon=True)
-        self.thread.start()
+        self.thread = start_thread(self.stop, run, grace, presses)
 
     def stop(self, run: Run, grace: float, presses: Presses) -> None:
         try:
-            bring_down(run, grace=grace, keep_going=lambda: presses.count < 2)
+            bring_down(run, grace=grace, command="up", keep_going=lambda: presses.count < 2)
         except BaseException as error:  # handed on to the main thread
             self.error = error
 
@@ -130,6 +93,7 @@ class Attachment:
     style: Style
     grace: float
     query: LogQuery | None = None
+    folding: Folding | None = None
     enough: Callable[[JobStatus], bool] = lambda status: False
     deadline: float | None = None
     timed_out: bool = False
@@ -196,8 +160,8 @@ class Attachment:
             self.display.notice("Killing.")
 
     def show(self, lines: list[LogLine]) -> None:
-        wanted = Filter()
-        text = b"".join(format_default(line, self.style) for line in lines if wanted.wants(line))
+        shown = select(lines, Filter(), self.folding)
+        text = b"".join(format_default(line, self.style) for line in shown)
         if text:
             self.display.write(text)
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import re
 import shlex
-import shutil
-import subprocess
 import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tfcluster import console, images
-from tfcluster.errors import EXIT_OK, MissingError, TfclusterError
+from tfcluster.errors import EXIT_OK, TfclusterError
+from tfcluster.interrupts import raised_interrupts
+from tfcluster.kind import kind_command, load_image
 from tfcluster.quantities import format_bytes
 
 if TYPE_CHECKING:
     from tfcluster.backends.docker.engines import Engine
 
-ARRIVED = ("Pushed", "Layer already exists", "Mounted from")
+EXAMPLES = (
+    ("tfcluster build", "for the Docker engine of this machine"),
+    ("tfcluster build --load kind", "and for the kind cluster called kind"),
+)
 
 
 def command(
@@ -45,6 +46,7 @@ def command(
     FROM that name, and COPY.
     """
     from tfcluster.backends.docker.engines import Engine, current_engine
+    from tfcluster.backends.docker.images import push as push_image
 
     if push and not tag:
         raise TfclusterError(
@@ -56,9 +58,11 @@ def command(
         show_plan(engine, names, gpu=gpu, push=tag or [] if push else [], load=load)
         return EXIT_OK
     engine.ping()
-    provide(engine, names, gpu=gpu, force=force)
+    with raised_interrupts():  # a build has a child to end
+        provide(engine, names, gpu=gpu, force=force)
     for name in tag or [] if push else []:
-        push_image(engine, name)
+        push_image(engine, name, console.say)
+        console.success(f"Pushed {name}")
     if load is not None:
         load_into_kind(names[0], load)
     console.data(names[0])
@@ -69,7 +73,7 @@ def show_plan(
     engine: Engine, names: list[str], *, gpu: bool, push: list[str], load: str | None
 ) -> None:
     if images.has_buildx(engine.reference):
-        console.data(shlex.join(images.build_command(gpu=gpu, tags=names)))
+        console.data(shlex.join(images.build_command(images.trainer_recipe(gpu=gpu), names)))
     else:
         console.data(f"build with the plain builder of {engine.reference}:")
         for key, value in images.build_arguments(gpu=gpu).items():
@@ -95,55 +99,13 @@ def provide(engine: Engine, names: list[str], *, gpu: bool, force: bool) -> None
         return
     console.say(f"Building {names[0]} on {engine.reference}")
     with translated(engine, "building"):
-        images.build(engine.api, engine.reference, gpu=gpu, tags=names, say=console.say)
+        recipe = images.trainer_recipe(gpu=gpu)
+        images.build(engine.api, engine.reference, recipe, names, console.say)
         size = engine.api.inspect_image(names[0])["Size"]
     console.success(f"Built {names[0]}: {format_bytes(size)}, {time.monotonic() - begun:.0f} s")
 
 
-def push_image(engine: Engine, name: str) -> None:
-    from tfcluster.backends.docker.engines import translated
-
-    console.say(f"Pushing {name}")
-    layers: dict[str, bool] = {}
-    with translated(engine, "pushing"):
-        for answer in engine.api.push(name, stream=True, decode=True):
-            if "error" in answer:
-                raise push_failed(name, answer["error"])
-            if layer := answer.get("id"):
-                before = sum(layers.values())
-                layers[layer] = str(answer.get("status")).startswith(ARRIVED)
-                if sum(layers.values()) > before:
-                    console.say(f"  {before + 1} of {len(layers)} layers are there")
-    console.success(f"Pushed {name}")
-
-
-def push_failed(name: str, said: str) -> TfclusterError:
-    refused = re.search(r"denied|unauthorized|authentication|credentials", said)
-    where = name.split("/")[0]
-    registry = where if set(where) & set(".:") or where == "localhost" else ""  # else Docker's own
-    log_in = f"log in first: docker login {registry}".rstrip()
-    hint = log_in if refused else f"can the engine reach {registry or 'the registry'}?"
-    return TfclusterError(
-        f"{name} cannot be pushed", evidence=[f"  Docker says: {said}"], hint=hint
-    )
-
-
-def kind_command(image: str, cluster: str) -> list[str]:
-    return ["kind", "load", "docker-image", image, "--name", cluster]
-
-
 def load_into_kind(image: str, cluster: str) -> None:
-    if shutil.which("kind") is None:
-        raise MissingError("kind is not installed here", hint="see https://kind.sigs.k8s.io")
     console.say(f"Loading {image} onto the nodes of kind cluster {cluster}")
-    done = subprocess.run(
-        kind_command(image, cluster), capture_output=True, text=True, env=os.environ, check=False
-    )
-    if done.returncode != 0:
-        said = [f"  {line}" for line in (done.stderr or done.stdout).splitlines()[-5:]]
-        raise TfclusterError(
-            f"the image could not be loaded into kind cluster {cluster}",
-            evidence=said,
-            hint="kind get clusters lists the clusters",
-        )
+    load_image(image, cluster)
     console.success(f"Loaded {image} into {cluster}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -13,11 +12,17 @@ import typer
 from tfcluster import console
 from tfcluster.changes import Change, ObjectChange
 from tfcluster.commands import options
-from tfcluster.converge import preview
+from tfcluster.converge import Preview, preview
+from tfcluster.decision import NOTHING, REPLACE, START, Decision, training_words
 from tfcluster.errors import EXIT_OK
 from tfcluster.events import SCHEMA_VERSION
+from tfcluster.glyphs import glyph
 from tfcluster.tables import counted
 
+EXAMPLES = (
+    ("tfcluster diff", "what up would do now"),
+    ("tfcluster diff --set train.epochs=10", "what up would do with this change"),
+)
 EXIT_DIFFERS = 1
 MARKS = {
     "create": ("+", "green", "start"),
@@ -47,33 +52,50 @@ def command(
 ) -> int:
     """Show what up would change, task by task. Exit code 0 if nothing, 1 if something.
 
-    On Kubernetes also object by object and field by field, as the API server says in a dry run."""
+    It also says whether the run would be ended, and what the training would go on from. On
+    Kubernetes also object by object and field by field, as the API server says in a dry run."""
     found = preview(options.load(spec, file, var, set_, backend))
-    changes, objects, job = found.changes, found.objects, found.plan.job
-    different = any(change.action != "keep" for change in changes) or bool(objects)
+    decision, objects = found.decision, found.objects
     if output == "json":
-        listed = {
-            "changes": [asdict(change) for change in changes],
-            "objects": [asdict(change) for change in objects],
-        }
-        options.print_json({"schemaVersion": SCHEMA_VERSION, "job": job, **listed})
+        options.print_json(document(found))
     else:
-        shown = [change for change in changes if all_ or change.action != "keep"]
-        for line in (*lines(shown), *object_lines(objects)):
+        shown = [change for change in decision.changes if all_ or change.action != "keep"]
+        ended = decision.kind == REPLACE
+        for line in (*lines(shown, ended=ended), *object_lines(objects)):
             console.data(line)
-        console.say(
-            totals(changes, objects) if different else f'No change: "{job}" is as it should be.'
-        )
-    return EXIT_DIFFERS if different else EXIT_OK
+        console.say(announced(decision, objects, found.plan.job))
+    return EXIT_OK if decision.kind == NOTHING and not objects else EXIT_DIFFERS
 
 
-def lines(changes: Sequence[Change]) -> list[str]:
-    """`~ worker-0  restart (image)`."""
+def document(found: Preview) -> dict[str, Any]:
+    """The announcement for programs."""
+    decision = found.decision
+    training, checkpoint = decision.training, decision.training.checkpoint
+    return {
+        "schemaVersion": SCHEMA_VERSION,
+        "job": found.plan.job,
+        "action": decision.kind,
+        "ends": decision.ends,
+        "disturbs": list(decision.disturbs),
+        "training": {
+            "kind": training.kind,
+            "checkpoint": checkpoint.number if checkpoint else None,
+            "step": checkpoint.step if checkpoint else None,
+            "folder": training.folder or None,
+        },
+        "changes": [asdict(change) for change in decision.changes],
+        "objects": [asdict(change) for change in found.objects],
+    }
+
+
+def lines(changes: Sequence[Change], *, ended: bool = False) -> list[str]:
+    """`~ worker-0  restart (image)`; if the run is ended, tasks do not restart in it."""
     width = max((len(change.task) for change in changes), default=0)
     on = console.colored(sys.stdout)
     found = []
     for change in changes:
         mark, style, word = MARKS[change.action]
+        word = "start in a new run" if ended and change.action == "replace" else word
         why = f" ({change.why})" if change.why else ""
         found.append(console.paint(f"{mark} {change.task:{width}}  {word}{why}", style, on))
     return found
@@ -87,7 +109,7 @@ def object_lines(objects: Sequence[ObjectChange]) -> list[str]:
         mark, style, word = OBJECT_MARKS[change.action]
         found.append(console.paint(f"{mark} {change.kind} {change.name}  {word}", style, on))
         found += [
-            f"    {field.path}: {short(field.before)} → {short(field.after)}"
+            f"    {field.path}: {short(field.before)} {glyph('→')} {short(field.after)}"
             for field in change.fields
         ]
     return found
@@ -97,17 +119,29 @@ def short(value: Any) -> str:
     """A field's value on one line; a long text only begins."""
     if value is None:
         return "(none)"
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    text = console.json_text(value)
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + glyph("…")
 
 
-def totals(changes: Sequence[Change], objects: Sequence[ObjectChange]) -> str:
-    """`up would start 1 task, restart 3`, without the zeros."""
-    parts = []
-    for action, (_, _, word) in MARKS.items():
-        count = sum(change.action == action for change in changes)
-        if count and action != "keep":
-            parts.append(f"{word} {counted(count, 'task')}")
-    if not parts:
-        parts.append(f"change {counted(len(objects), 'object')} and no task")
-    return f"up would {', '.join(parts)}."
+def announced(decision: Decision, objects: Sequence[ObjectChange], job: str) -> str:
+    """`up would start 1 task, restart 3; training goes on from checkpoint 7 (global step 640).`"""
+    counts = {
+        action: sum(change.action == action for change in decision.changes) for action in MARKS
+    }
+    if decision.kind == NOTHING:
+        if not objects:
+            return f'No change: "{job}" is as it should be.'
+        return f"up would change {counted(len(objects), 'object')} and no task."
+    words = training_words(decision.training)
+    if decision.kind == START:
+        first = training_words(decision.training, "training starts at the beginning")
+        return f"up would start {counted(counts['create'], 'task')} in a new run; {first}."
+    if decision.kind == REPLACE:
+        size = counted(counts["create"] + counts["replace"], "task")
+        return f"up would end run {decision.ends} and start {size} in a new run; {words}."
+    parts = [
+        f"{word} {counted(counts[action], 'task')}"
+        for action, (_, _, word) in MARKS.items()
+        if counts[action] and action != "keep"
+    ]
+    return f"up would {', '.join(parts)}; {words}."

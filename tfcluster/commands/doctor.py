@@ -11,7 +11,12 @@ from tfcluster import checks, console
 from tfcluster.commands import options
 from tfcluster.errors import EXIT_MISSING, EXIT_OK
 from tfcluster.events import SCHEMA_VERSION
+from tfcluster.glyphs import with_glyphs
 
+EXAMPLES = (
+    ("tfcluster doctor", "what is there, what is missing, how to mend it"),
+    ("tfcluster doctor -o json", "for a program"),
+)
 MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red")}
 
 
@@ -38,10 +43,15 @@ def command(
 
 
 def show(found: list[checks.Check]) -> None:
+    """`✓ Docker  …` for each, and what to do about it below."""
     width = max(len(check.name) for check in found)
+    marks = {verdict: with_glyphs(mark) for verdict, (mark, _) in MARKS.items()}
+    wide = max(map(len, marks.values()))
+    hang = wide + 1 + width + 2
     on = console.colored(sys.stdout)
     for check in found:
-        mark, style = MARKS[check.verdict]
-        console.data(f"{console.paint(mark, style, on)} {check.name:{width}}  {check.message}")
+        mark = console.paint(f"{marks[check.verdict]:{wide}}", MARKS[check.verdict][1], on)
+        lines = [f"{mark} {check.name:{width}}  {check.message}"]
         if check.fix:
-            console.data(f"  {'':{width}}  {console.paint('fix:', 'cyan', on)} {check.fix}")
+            lines.append(f"{'':{hang}}{console.paint('fix:', 'cyan', on)} {check.fix}")
+        console.text(lines, hang)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import sys
 import time
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -15,11 +15,17 @@ from tfcluster.commands import options
 from tfcluster.errors import EXIT_OK
 from tfcluster.events import Event
 from tfcluster.plan import require_plan
+from tfcluster.times import moment
 
+EXAMPLES = (
+    ("tfcluster events", "what happened, oldest first"),
+    ("tfcluster events -f worker-1", "what happens to one task"),
+)
 LOOK_EVERY = 0.3
 
 
 def command(
+    tasks: options.Tasks = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")
     ] = False,
@@ -31,24 +37,28 @@ def command(
     job: options.Job = None,
     run: options.RunId = None,
 ) -> int:
-    """List what happened to the job and its tasks, oldest first."""
+    """List what happened to the job, or to some of its tasks, oldest first."""
+    options.refuse_files(tasks, "events")
     found = options.find_job_run(file, job, run)
+    names = options.select_tasks(require_plan(found), tasks) if tasks else None
+    events = (event for event in seen(found, follow) if names is None or event.task in names)
     if output == "json":
-        for event in seen(found, follow):
-            console.data(json.dumps(event.to_dict(), ensure_ascii=False))
+        for event in events:
+            options.print_json(event.to_dict(), indent=None)
     elif follow:
         width = max(map(len, require_plan(found).task_names))
-        for event in seen(found, follow):
+        for event in events:
             when, kind, task, message = row(event)
             console.data(f"{when}  {kind:10}  {task:{width}}  {message}".rstrip())
     else:
-        rows = [row(event) for event in seen(found, follow)]
-        console.data("\n".join(console.table(["TIME", "EVENT", "TASK", "MESSAGE"], rows)))
+        rows = [row(event) for event in events]
+        fold = console.columns(sys.stdout)
+        console.text(console.table(["TIME", "EVENT", "TASK", "MESSAGE"], rows, fold=fold))
     return EXIT_OK
 
 
 def row(event: Event) -> list[str]:
-    return [tables.moment(event.time), event.kind, event.task or "", message(event)]
+    return [moment(event.time), event.kind, event.task or "", message(event)]
 
 
 def message(event: Event) -> str:
@@ -58,15 +68,13 @@ def message(event: Event) -> str:
 
 def seen(run: Run, follow: bool) -> Iterator[Event]:
     """The run's events; with follow, also those to come."""
-    import sys
-
     count = 0
     while True:
         over = not follow or run.final_status() is not None or options.status_of(run).over
         events = list(run.events())
         yield from events[count:]
         count = len(events)
-        sys.stdout.flush()
+        console.flush()
         if over:
             return
         time.sleep(LOOK_EVERY)

@@ -10,8 +10,13 @@ from tfcluster import console
 from tfcluster.commands import options
 from tfcluster.errors import EXIT_MISSING, EXIT_OK
 from tfcluster.events import SCHEMA_VERSION
+from tfcluster.glyphs import glyph
 from tfcluster.tables import counted
 
+EXAMPLES = (
+    ("tfcluster fit", "is there room for cluster.yaml?"),
+    ("tfcluster fit --set roles.worker.replicas=8", "and for eight workers?"),
+)
 SHOWN_NODES = 8
 
 
@@ -29,10 +34,9 @@ def command(
     Exit code 0 if it fits, 3 if it does not.
     """
     from tfcluster.backends.kubernetes.survey import survey
-    from tfcluster.converge import base_folder
 
     loaded = options.load(spec, file, var, set_, "kubernetes")
-    found = survey(loaded.spec, base_folder(loaded))
+    found = survey(loaded.spec, loaded.base)
     if output == "json":
         options.print_json({"schemaVersion": SCHEMA_VERSION, **found})
     else:
@@ -57,7 +61,7 @@ def show(found: dict[str, Any]) -> None:
             console.data(f"    {reason}")
         more = len(found["reasons"]) - SHOWN_NODES
         if more > 0:
-            console.data(f"    … and {counted(more, 'more node')}")
+            console.data(f"    {glyph('…')} and {counted(more, 'more node')}")
     if found["suggestions"]:
         console.data("Each of these would fit:")
         for change in found["suggestions"]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tfcluster import console
-from tfcluster.archive import Run, all_jobs, find_run, latest_run
+from tfcluster.archive import Run, all_places, find_run, runs_of
 from tfcluster.errors import DamagedFile, MissingError, SpecProblems, UsageError
-from tfcluster.jobs import DEFAULT_SPEC, select_job
+from tfcluster.jobs import DEFAULT_SPEC, latest_runs, select_job
+from tfcluster.place import Place
 
 if TYPE_CHECKING:
     from tfcluster.events import JobStatus
@@ -22,21 +23,50 @@ if TYPE_CHECKING:
 
 
 def complete_job(incomplete: str) -> list[str]:
-    return [job for job in all_jobs() if job.startswith(incomplete)]
+    jobs = dict.fromkeys(place.job for place in all_places())
+    return [job for job in jobs if job.startswith(incomplete)]
 
 
 def complete_task(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Roles and tasks of the job meant, from the archive alone."""
+    """Roles and tasks of the job meant."""
+    plan = plan_meant(ctx)
+    found = [*(role.role for role in plan.roles), *plan.task_names] if plan else []
+    return [name for name in found if name.startswith(incomplete)]
+
+
+def plan_meant(ctx: typer.Context) -> Plan | None:
+    """The plan of the job meant, from the archive alone; None if anything keeps us from it."""
     import contextlib
 
-    from tfcluster.plan import require_plan
+    from tfcluster.plan import stored_plan
 
-    found: list[str] = []
     with contextlib.suppress(Exception):
-        run = find_job_run(ctx.params.get("file"), ctx.params.get("job"), ctx.params.get("run"))
-        plan = require_plan(run)
-        found = [*(role.role for role in plan.roles), *plan.task_names]
-    return [name for name in found if name.startswith(incomplete)]
+        given = ctx.params
+        return stored_plan(find_job_run(given.get("file"), given.get("job"), given.get("run")))
+    return None
+
+
+def complete_run(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The runs of the job meant, newest first."""
+    import contextlib
+
+    found: list[Run] = []
+    with contextlib.suppress(Exception):
+        found = runs_of(find_job(ctx.params.get("file"), ctx.params.get("job")))
+    return [run.id for run in found if run.id.startswith(incomplete)]
+
+
+def complete_role(ctx: typer.Context, incomplete: str) -> list[str]:
+    """`worker=`, for scale."""
+    plan = plan_meant(ctx)
+    names = [f"{role.role}=" for role in plan.roles] if plan else []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_backend(incomplete: str) -> list[str]:
+    from tfcluster.backends import BACKENDS
+
+    return [name for name in BACKENDS if name.startswith(incomplete)]
 
 
 Spec = Annotated[
@@ -64,7 +94,11 @@ Set = Annotated[
 ]
 Backend = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Where to run.  [env var: TFCLUSTER_BACKEND]"),
+    typer.Option(
+        metavar="NAME",
+        help="Where to run.  [env var: TFCLUSTER_BACKEND]",
+        autocompletion=complete_backend,
+    ),
 ]
 Job = Annotated[
     str | None,
@@ -75,7 +109,13 @@ Job = Annotated[
     ),
 ]
 RunId = Annotated[
-    str | None, typer.Option("--run", metavar="ID", help="An earlier run (see history).")
+    str | None,
+    typer.Option(
+        "--run",
+        metavar="ID",
+        help="An earlier run (see history).",
+        autocompletion=complete_run,
+    ),
 ]
 Tasks = Annotated[
     list[str] | None,
@@ -103,10 +143,13 @@ def spec_path(spec: str | None, file: str | None) -> Path | None:
 
 def variables(pairs: Sequence[str] | None) -> dict[str, str]:
     found = {}
-    for pair in pairs or ():
+    for number, pair in enumerate(pairs or (), start=1):
         name, equals, value = pair.partition("=")
         if not equals or not name.isidentifier():
-            raise UsageError(f'--var "{pair}": expected NAME=VALUE', hint="as in --var workers=4")
+            # Not what was written: without a name that says so, it may still be a secret.
+            shown = f' "{name}=…"' if equals else f" number {number}" if number > 1 else ""
+            message = f"--var{shown}: expected NAME=VALUE{'' if equals else ', and there is no ='}"
+            raise UsageError(message, hint="as in --var workers=4")
         found[name] = value
     return found
 
@@ -119,19 +162,32 @@ def load(
     backend: str | None,
 ) -> LoadedSpec:
     """The spec meant, with everything that the command line and the environment change in it."""
-    from tfcluster.spec.loader import load_spec
-
-    path = spec_path(spec, file) or Path(DEFAULT_SPEC)
-    loaded = load_spec(
-        path,
-        variables=variables(var),
-        overrides=tuple(changes or ()),
-        backend=backend or os.environ.get("TFCLUSTER_BACKEND") or None,
-    )
+    loaded = read_spec(spec_path(spec, file), variables(var), tuple(changes or ()), backend)
     for warning in loaded.warnings:
         console.warn(warning)
+    return loaded
+
+
+def read_spec(
+    path: Path | None, given: Mapping[str, str], changes: Sequence[str], backend: str | None
+) -> LoadedSpec:
+    """A spec with what a call and the environment change in it; what to warn of is in it."""
+    from tfcluster.spec.loader import load_spec
+
+    path = path or Path(DEFAULT_SPEC)
+    loaded = load_spec(
+        path,
+        variables=dict(given),
+        overrides=tuple(changes),
+        backend=chosen_backend(backend),
+    )
     # Messages name the file as the person did; records have to find it from any folder.
     return replace(loaded, path=path.resolve())
+
+
+def chosen_backend(backend: str | None) -> str | None:
+    """The backend that a call or the environment names; the spec's own if neither does."""
+    return backend or os.environ.get("TFCLUSTER_BACKEND") or None
 
 
 def shown_path(loaded: LoadedSpec) -> str:
@@ -145,7 +201,7 @@ def shown_path(loaded: LoadedSpec) -> str:
 # -- Jobs and runs -----------------------------------------------------------------------------
 
 
-def find_job(file: str | None, job: str | None) -> str:
+def find_job(file: str | None, job: str | None) -> Place:
     """The job meant: flags first, then TFCLUSTER_JOB, then what is in this folder."""
     path = spec_path(None, file)
     if job is None and path is None:
@@ -154,21 +210,58 @@ def find_job(file: str | None, job: str | None) -> str:
         return select_job(path, job)
     except SpecProblems:
         # The spec was broken after `up`; the job that came from it can still be looked at.
-        name = job_from((path or Path(DEFAULT_SPEC)).resolve())
-        if name is None:
+        place = job_from((path or Path(DEFAULT_SPEC)).resolve())
+        if place is None:
             raise
-        return name
+        return place
 
 
-def job_from(path: Path) -> str | None:
-    records = {name: run.record for name in all_jobs() if (run := latest_run(name))}
-    names = [name for name, record in records.items() if record.spec == str(path)]
-    return max(names, key=lambda name: records[name].created, default=None)
+def job_from(path: Path) -> Place | None:
+    runs = [run for run in latest_runs() if run.record.spec == str(path)]
+    newest = max(runs, key=lambda run: run.record.created, default=None)
+    return newest.place if newest else None
 
 
 def find_job_run(file: str | None, job: str | None, run: str | None = None) -> Run:
-    """The run meant: the latest of the job meant, unless one is named."""
-    return find_run(find_job(file, job), run)
+    """The run meant: the latest of the job meant, unless one is named, which may be any job's."""
+    if run is None:
+        return find_latest(file, job)
+    try:
+        return find_run(find_job(file, job), run)
+    except MissingError:
+        if (found := find_anywhere(run, job)) is None:
+            raise
+    except UsageError:
+        if (found := find_anywhere(run, job)) is None:
+            hint = "list them: tfcluster ps -a, tfcluster history --job NAME"
+            raise MissingError(f'no job has a run "{run}"', hint=hint) from None
+    return found
+
+
+def find_latest(file: str | None, job: str | None) -> Run:
+    """The latest run of the job meant; that its record is gone is said, if it still runs."""
+    place = None
+    try:
+        place = find_job(file, job)
+        return find_run(place)
+    except (MissingError, DamagedFile):
+        from tfcluster.lost import tell_lost
+
+        tell_lost(place, job)
+        raise
+
+
+def find_anywhere(run: str, job: str | None) -> Run | None:
+    """The only run whose id starts so, of any job or of those with this name."""
+    named = [place for place in all_places() if job in (None, place.job)]
+    found = [one for place in named for one in runs_of(place) if one.id.startswith(run)]
+    if len(found) > 1:
+        raise UsageError(
+            f'several runs start with "{run}"',
+            evidence=[f"  {one.id}  {one.place}" for one in found[:10]],
+            hint="write more of the id",
+        )
+    return found[0] if found else None
 
 
 def status_of(run: Run) -> JobStatus:
@@ -196,6 +289,18 @@ def running(run: Run) -> JobStatus:
             hint="start it: tfcluster up",
         )
     return status
+
+
+def refuse_files(words: Sequence[str] | None, verb: str) -> None:
+    """Explain `logs -f cluster.yaml`: with most verbs -f names the spec, with these it follows."""
+    from tfcluster.quick import is_path
+
+    for word in words or ():
+        if is_path(word):
+            raise UsageError(
+                f'"{word}" is a file, not a task; with {verb}, -f means --follow',
+                hint=f"name the spec with --file: tfcluster {verb} -f --file {word}",
+            )
 
 
 def select_tasks(plan: Plan, words: Sequence[str] | None) -> tuple[str, ...]:
@@ -233,6 +338,4 @@ def seconds(text: str, option: str) -> float:
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
-    import json
-
-    console.data(json.dumps(value, indent=indent, ensure_ascii=False))
+    console.data(console.json_text(value, indent=indent))

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from tfcluster import console
+from tfcluster import console, tables
+from tfcluster.archive import NEXT, Run, next_run
 from tfcluster.backends import load_backend
+from tfcluster.code.snapshot import snapshot_of
 from tfcluster.commands import options
-from tfcluster.converge import base_folder, live_run
+from tfcluster.converge import live_run, place_for
 from tfcluster.errors import EXIT_OK, UsageError
 from tfcluster.events import SCHEMA_VERSION
 from tfcluster.plan import Plan, Resources, Task, masked
 from tfcluster.quantities import format_bytes
+from tfcluster.redaction import redacted_argv
 from tfcluster.spec.loader import LoadedSpec
+
+EXAMPLES = (
+    ("tfcluster plan", "every task"),
+    ("tfcluster plan worker-1", "all about one task"),
+    ("tfcluster plan examples/mnist.yaml -o json", "for a program"),
+)
 
 
 def command(
@@ -35,7 +45,9 @@ def command(
 ) -> int:
     """Show every task as it would be started; with TASK, everything about that one."""
     spec, task = split_words(words or [])
-    plan = planned(options.load(spec, file, var, set_, backend))
+    loaded = options.load(spec, file, var, set_, backend)
+    run = running(loaded) or next_run(place_for(loaded))
+    plan = planned(loaded, run)
     if task is not None:
         chosen = plan.task(task)
         if output == "json":
@@ -43,9 +55,9 @@ def command(
         else:
             console.data("\n".join(task_lines(plan, chosen)))
     elif output == "json":
-        print_plan(plan)
+        print_plan(plan, run)
     else:
-        console.data("\n".join(plan_lines(plan)))
+        console.data("\n".join(plan_lines(plan, run)))
     return EXIT_OK
 
 
@@ -63,15 +75,19 @@ def looks_like_file(word: str) -> bool:
     return word.endswith((".yaml", ".yml")) or "/" in word or Path(word).exists()
 
 
-def planned(loaded: LoadedSpec) -> Plan:
-    """The plan, with the addresses of the job that runs, if it runs."""
-    spec = loaded.spec
-    found = live_run(spec.name)
-    run = found[0] if found and found[0].backend == spec.backend else None
-    return load_backend(spec.backend).plan(spec, run, base_folder(loaded))
+def running(loaded: LoadedSpec) -> Run | None:
+    """The run of the job that goes on where the spec wants it, if there is one."""
+    found = live_run(place_for(loaded))
+    return found[0] if found and found[0].backend == loaded.spec.backend else None
 
 
-def print_plan(plan: Plan) -> None:
+def planned(loaded: LoadedSpec, run: Run | None) -> Plan:
+    """The plan, with the addresses and paths of this run, if there is one."""
+    backend = load_backend(loaded.spec.backend)
+    return backend.plan(loaded.spec, run, loaded.base, snapshot_of(loaded))
+
+
+def print_plan(plan: Plan, run: Run) -> None:
     """One JSON document, written task by task: each TF_CONFIG names every task."""
     head = {
         "schemaVersion": SCHEMA_VERSION,
@@ -81,12 +97,16 @@ def print_plan(plan: Plan) -> None:
         "success": plan.success,
         "logdir": plan.logdir,
         "checkpoints": plan.checkpoints,
+        "results": [one.to_dict() for one in load_backend(plan.backend).results(plan, run)],
+        "interpreters": {
+            role.role: asdict(role.interpreter) for role in plan.roles if role.interpreter
+        },
     }
-    opening = json.dumps(head, indent=2, ensure_ascii=False).removesuffix("\n}")
+    opening = console.json_text(head, indent=2).removesuffix("\n}")
     console.data(f'{opening},\n  "tasks": [')
     for number, task in enumerate(plan.tasks(), start=1):
         comma = "," if number < plan.size else ""
-        console.data(f"    {json.dumps(task.to_dict(), ensure_ascii=False)}{comma}")
+        console.data(f"    {console.json_text(task.to_dict())}{comma}")
     console.data("  ]\n}")
 
 
@@ -101,7 +121,8 @@ def resources_text(resources: Resources) -> str:
     return ", ".join(parts) or "no limit"
 
 
-def plan_lines(plan: Plan) -> list[str]:
+def plan_lines(plan: Plan, run: Run) -> list[str]:
+    """Every task, and where their results go."""
     rows = []
     for role in plan.roles:
         resources = resources_text(role.resources)
@@ -113,7 +134,12 @@ def plan_lines(plan: Plan) -> list[str]:
             for index in range(role.replicas)
         ]
     head = f"{plan.job} ({plan.backend}, {plan.strategy}): done when {done_when(plan)}"
-    return [head, *console.table(["TASK", "ADDRESS", "RESOURCES", "RESTARTS"], rows)]
+    table = console.table(["TASK", "ADDRESS", "RESOURCES", "RESTARTS"], rows)
+    results = load_backend(plan.backend).results(plan, run)
+    lines = [head, *plan.interpreter_lines, *table, *tables.results_lines(results, look=False)]
+    if run.id == NEXT and any(NEXT in line for line in lines):
+        lines.append(f"({NEXT}: the run's id, which up chooses)")
+    return lines
 
 
 def done_when(plan: Plan) -> str:
@@ -140,8 +166,10 @@ def task_lines(plan: Plan, task: Task) -> list[str]:
         ("restarts", str(role.restarts)),
         ("waits for", ", ".join(role.needs) or "nobody"),
         ("folder", role.workdir or "the spec's folder"),
-        ("command", shlex.join(task.argv)),
+        ("command", shlex.join(redacted_argv(task.argv))),
     ]
+    if role.interpreter is not None:
+        facts.append((role.interpreter.name, role.interpreter.text))
     lines = [task.name, *(f"  {name:10} {value}" for name, value in facts), "  environment"]
     env = masked(task.env)
     tf_config = env.pop("TF_CONFIG")

@@ -9,6 +9,11 @@ import typer
 
 from tfcluster.errors import EXIT_OK
 
+EXAMPLES = (
+    ("tfcluster rbac -n team --user ann | kubectl apply -f -", "for ann"),
+    ("tfcluster rbac -n team --service-account ci", "for a program"),
+)
+
 
 def command(
     namespace: Annotated[

@@ -14,8 +14,13 @@ from tfcluster import console
 from tfcluster.backends import load_backend
 from tfcluster.commands import options
 from tfcluster.errors import MissingError, TfclusterError
+from tfcluster.interrupts import raised_interrupts
 from tfcluster.plan import require_plan
 
+EXAMPLES = (
+    ("tfcluster tensorboard", "the latest run here"),
+    ("tfcluster tensorboard --run 7f3a --port 7000", "an earlier run"),
+)
 FIRST_PORT = 6006
 TRIED_PORTS = 20
 
@@ -39,7 +44,8 @@ def command(
     elsewhere = getattr(load_backend(found.backend), "tensorboard", None)
     if elsewhere is not None and not Path(logdir).is_dir():
         chosen = free_port() if port is None else checked(port)
-        return int(elsewhere(found, chosen, lambda: announce(chosen), console.say))
+        with raised_interrupts():
+            return int(elsewhere(found, chosen, lambda: announce(chosen), console.say))
     if importlib.util.find_spec("tensorboard") is None:
         raise MissingError("TensorBoard is not installed here", hint="run: pip install tensorboard")
     if not Path(logdir).is_dir() or not any(Path(logdir).iterdir()):
@@ -48,13 +54,14 @@ def command(
     announce(chosen)
     argv = [sys.executable, "-m", "tensorboard.main", "--logdir", logdir]
     argv += ["--host", "127.0.0.1", "--port", str(chosen)]
-    return subprocess.call(argv)
+    with raised_interrupts():
+        return subprocess.call(argv)
 
 
 def announce(port: int) -> None:
     console.data(f"http://127.0.0.1:{port}/")
     console.say("Ctrl-C ends TensorBoard.")
-    sys.stdout.flush()
+    console.flush()
 
 
 def is_free(port: int) -> bool:

@@ -13,6 +13,11 @@ from tfcluster.commands import options
 from tfcluster.errors import EXIT_OK
 from tfcluster.events import SCHEMA_VERSION
 
+EXAMPLES = (
+    ("tfcluster version", "to put into a bug report"),
+    ("tfcluster version -o json", "for a program"),
+)
+
 
 def command(
     output: Annotated[

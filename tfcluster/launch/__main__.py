@@ -8,15 +8,18 @@ import os
 import sys
 from typing import List, Optional
 
+from tfcluster.launch.handover import mark_fetched, send_files
 from tfcluster.launch.plan import (
     LaunchPlan,
     check_plan,
     control_address,
+    output_of,
     program_env,
     read_env_files,
     split_task,
 )
 from tfcluster.launch.proof import KEY_FILE, read_key
+from tfcluster.launch.python import with_python
 from tfcluster.launch.task import Task
 from tfcluster.launch.wire import ask
 
@@ -38,6 +41,9 @@ def parse_arguments(argv: Optional[List[str]] = None) -> argparse.Namespace:
     parser.add_argument("--record", help="keep the task's state in this JSON file")
     parser.add_argument("--report", action="store_true", help="write the state to stderr as well")
     parser.add_argument("--tell", help="send the task's launcher this message, print its answer")
+    parser.add_argument("--send", nargs="*", help="write the task's files to stdout, as a tar")
+    parser.add_argument("--limit", type=int, default=1 << 62, help="of --send, in bytes")
+    parser.add_argument("--fetched", action="store_true", help="the task's files have arrived")
     parser.add_argument("--events", help="append events to this file, a JSON object per line")
     parser.add_argument("--final", help="write how the task ended to this file")
     parser.add_argument("--attempt", type=count, default=0, help="number of the first start")
@@ -65,7 +71,11 @@ def become_command(plan: LaunchPlan, task: str, argv: List[str]) -> int:
         folder = entry.get("workdir")
         if folder:
             os.chdir(folder)
+        argv = with_python(argv, env)
         os.execvpe(argv[0], argv, env)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 126
     except OSError as error:
         print(f"{argv[0]}: {error.strerror}", file=sys.stderr)
         return 127 if isinstance(error, FileNotFoundError) else 126
@@ -81,6 +91,14 @@ def main(*argv: str) -> int:
     at = options.plan
     try:
         plan = read_plan(options.plan)
+        if options.send is not None:
+            folder = output_of(plan, options.task)
+            send_files(folder, options.send or ["*"], options.limit, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+            return 0
+        if options.fetched:
+            mark_fetched()
+            return 0
         if options.exec:
             return become_command(plan, options.task, options.exec)
         at = options.key

@@ -10,8 +10,11 @@ FOLDER = Path(__file__).parent
 # In this order every module stands after those that it imports from.
 MODULES = (
     *("exits", "system", "mac", "plan", "record", "lines", "ranks"),
-    *("messages", "facts", "presence", "search", "member", "proof", "wire"),
-    *("control", "output", "program", "edges", "waiting", "report", "task", "__main__"),
+    *("messages", "facts", "presence", "search", "neighbours", "tree", "member"),
+    *("proof", "wire", "lobby", "answers", "control"),
+    *("logfile", "notices", "history", "progress", "output", "python", "script", "program"),
+    *("edges", "waiting", "report", "unpack", "handover", "stalls"),
+    *("standing", "attempt", "task", "__main__"),
 )
 HEAD = '''"""tfcluster's launcher, joined from tfcluster/launch. Python 3.8+, no packages.
 

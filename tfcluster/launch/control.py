@@ -12,28 +12,20 @@ import selectors
 import socket
 import threading
 import time
-from collections import OrderedDict
 from functools import partial
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set
 
-from tfcluster.launch.member import Link, Links, Member
-from tfcluster.launch.messages import check_cause
-from tfcluster.launch.plan import (
-    LaunchPlan,
-    control_address,
-    required_tasks,
-)
-from tfcluster.launch.proof import CLIENT, LONGEST_HELLO, LONGEST_MESSAGE, Door, Session
+from tfcluster.launch.answers import Answers, with_names
+from tfcluster.launch.lobby import Lobby, Visitor
+from tfcluster.launch.member import Member
+from tfcluster.launch.neighbours import Link, Links
+from tfcluster.launch.plan import LaunchPlan, control_address, required_tasks
+from tfcluster.launch.proof import LONGEST_MESSAGE, Door, Session
 from tfcluster.launch.ranks import rank_order
+from tfcluster.launch.system import start_thread
 from tfcluster.launch.wire import Stream, join
 
-HELLO_SECONDS = 3.0  # by then a connection has shown its proof
-CLIENT_SECONDS = 15.0  # commands ask and go
-HUB_SECONDS = 1.0  # by then the hub has answered a question, or we do
-MOST_STRANGERS = 64  # connections without proof; the oldest make room for new ones
-MOST_CLIENTS = 64
 CALM, BUSY = 1.0, 0.1  # seconds between two looks at the clock
-ACCEPT_PAUSE = 0.2  # when the system has no descriptor left
 
 
 class Peer(Link):
@@ -52,15 +44,6 @@ class Peer(Link):
         self.control.forget(self)
 
 
-class Visitor:
-    """A connection that has shown no proof yet, or a command that asks."""
-
-    def __init__(self, stream: Stream):
-        self.stream = stream
-        self.session: Optional[Session] = None
-        self.until = time.monotonic() + HELLO_SECONDS
-
-
 class Control(Links):
     """One task's control port and its place in the control plane.
 
@@ -76,13 +59,11 @@ class Control(Links):
         hear: Callable[[str, Any], None],
         describe: Callable[[], Dict[str, Any]],
     ):
-        self.plan, self.task, self.key, self.hear, self.describe = plan, task, key, hear, describe
+        self.plan, self.task, self.key, self.hear = plan, task, key, hear
         roles = {name: role["replicas"] for name, role in plan["roles"].items()}
         serving = [name for name, role in plan["roles"].items() if role.get("serves")]
         self.names = rank_order(roles, serving)
-        ranks = {name: rank for rank, name in enumerate(self.names)}
-        self.ranks = ranks
-        self.door = Door(key, task)
+        self.ranks = ranks = {name: rank for rank, name in enumerate(self.names)}
         self.member = Member(
             ranks[task],
             {name: [ranks[f"{name}-{i}"] for i in range(count)] for name, count in roles.items()},
@@ -95,31 +76,25 @@ class Control(Links):
         self.selector = selectors.DefaultSelector()
         self.posted: "queue.SimpleQueue[Callable[[], None]]" = queue.SimpleQueue()
         self.wanted: "queue.SimpleQueue[int]" = queue.SimpleQueue()
-        self.visitors: "OrderedDict[Stream, Visitor]" = OrderedDict()
-        self.unanswered: List[Tuple[float, Callable[[Dict[str, Any]], None]]] = []
-        self.listener: Optional[socket.socket] = None
-        self.accept_again: Optional[float] = None
+        self.answers = Answers(plan["run"], self.names, self.member, hear, describe)
+        self.lobby = Lobby(self.selector, Door(key, task), ranks, self.welcome, self.answers.answer)
         self.waker, self.woken = socket.socketpair()
         self.may_go = threading.Event()
+        self.running = False
         self.over = False
 
     # -- From other threads
 
     def start(self) -> None:
-        """Listen; OSError if the port cannot be had."""
+        """Listen; OSError if the port, or a thread, cannot be had."""
         port = control_address(self.plan, self.task)[1]
-        listener = socket.socket()
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((self.plan.get("bind", "0.0.0.0"), port))
-        listener.listen(512)
-        listener.setblocking(False)
-        self.listener = listener
+        self.lobby.listen(self.plan.get("bind", "0.0.0.0"), port)
         self.woken.setblocking(False)
         self.waker.setblocking(False)
-        self.selector.register(listener, selectors.EVENT_READ, None)
         self.selector.register(self.woken, selectors.EVENT_READ, None)
-        threading.Thread(target=self.run, daemon=True).start()
-        threading.Thread(target=self.make_connections, daemon=True).start()
+        start_thread(self.run)
+        start_thread(self.make_connections)
+        self.running = True
 
     def post(self, action: Callable[[], None]) -> None:
         """Have something done in the control thread."""
@@ -130,13 +105,22 @@ class Control(Links):
     def report(self, doing: Dict[str, Any]) -> None:
         self.post(lambda: self.member.report(time.monotonic(), doing))
 
-    def settle(self, state: str, cause: Optional[Dict[str, Any]]) -> None:
-        """Our task has ended like this."""
+    def speak_for(self, task: str, kind: str, code: int, reason: str) -> None:
+        """A task that does not answer counts as failed."""
+        cause = {"task": task, "kind": kind, "exitCode": code, "reason": reason, "lines": []}
+        cause["time"] = time.time()
+        self.post(lambda: self.member.fail(time.monotonic(), cause))
+
+    def settle(
+        self, state: str, cause: Optional[Dict[str, Any]], without: Sequence[str] = ()
+    ) -> None:
+        """Our task has ended like this, and completed the job without those that it gave up."""
 
         def act() -> None:
             now = time.monotonic()
             if state == "succeeded" and self.task in self.required:
-                self.member.learn_finals(now, {self.member.rank})
+                given_up = {self.ranks[name] for name in without if name in self.ranks}
+                self.member.learn_finals(now, {self.member.rank, *given_up})
             if state == "failed" and cause is not None:
                 self.member.fail(now, cause)
             self.member.end(now)
@@ -187,43 +171,32 @@ class Control(Links):
 
         self.post(lambda: self.member.query(take))
         answered.wait(patience)
-        return self.with_names(found[0] if found else self.member.table())
-
-    def with_names(self, table: Dict[str, Any]) -> Dict[str, Any]:
-        """The hub's table with the names of tasks instead of their ranks."""
-        finals = {rank for first, last in table["finals"] for rank in range(first, last + 1)}
-        return {
-            "run": self.plan["run"],
-            "hub": self.names[table["hub"]],
-            "tasks": {self.names[int(rank)]: doing for rank, doing in table["tasks"].items()},
-            "finals": [self.names[rank] for rank in sorted(finals)],
-            "silent": {self.names[int(rank)]: since for rank, since in table["silent"].items()},
-            "verdict": table["verdict"],
-        }
+        table = found[0] if found else self.member.table()
+        return with_names(table, self.plan["run"], self.names)
 
     # -- The control thread
 
     def run(self) -> None:
         while not self.over:
             for key, _events in self.selector.select(self.pause()):
-                if key.fileobj is self.listener:
-                    self.accept()
+                if key.fileobj is self.lobby.listener:
+                    self.lobby.accept()
                 elif key.fileobj is self.woken:
                     with contextlib.suppress(OSError):
                         self.woken.recv(4096)
                 elif isinstance(key.data, Peer):
                     self.serve_peer(key.data)
                 elif isinstance(key.data, Visitor):
-                    self.serve_visitor(key.data)
+                    self.lobby.serve(key.data)
             self.run_posted()
             self.look_at_clock()
 
     def pause(self) -> float:
         member = self.member
-        waits = member.gather_until is not None or member.leaving_since is not None
+        waits = member.gathering.until is not None or member.leaving_since is not None
         seeks = member.parent is None and not member.is_hub
         decides = member.facts.cause is not None and member.facts.verdict is None
-        return BUSY if waits or seeks or decides or self.unanswered else CALM
+        return BUSY if waits or seeks or decides or self.answers.waiting else CALM
 
     def run_posted(self) -> None:
         while True:
@@ -238,75 +211,14 @@ class Control(Links):
         self.member.tick(now)
         if self.member.may_leave(now):
             self.may_go.set()
-        self.answer_for_hub(now)
-        for stream, visitor in list(self.visitors.items()):
-            if now > visitor.until:
-                self.turn_away(stream)
-        if self.accept_again is not None and now > self.accept_again and self.listener:
-            self.accept_again = None
-            self.selector.register(self.listener, selectors.EVENT_READ, None)
+        self.answers.look_at_clock(now)
+        self.lobby.look_at_clock(now)
 
-    def accept(self) -> None:
-        assert self.listener is not None
-        for _ in range(MOST_STRANGERS):
-            try:
-                connection, _address = self.listener.accept()
-            except BlockingIOError:
-                return
-            except OSError:
-                # No descriptor is left: strangers go, and those who wait are heard in a moment.
-                for stream in list(self.visitors):
-                    self.turn_away(stream)
-                self.selector.unregister(self.listener)
-                self.accept_again = time.monotonic() + ACCEPT_PAUSE
-                return
-            stream = Stream(connection, LONGEST_HELLO)
-            visitor = Visitor(stream)
-            self.visitors[stream] = visitor
-            self.selector.register(connection, selectors.EVENT_READ, visitor)
-            if len(self.visitors) > MOST_STRANGERS + MOST_CLIENTS:
-                self.turn_away(next(iter(self.visitors)))
-
-    def turn_away(self, stream: Stream) -> None:
-        self.visitors.pop(stream, None)
-        with contextlib.suppress(KeyError, ValueError):
-            self.selector.unregister(stream.socket)
-        stream.close()
-
-    def serve_visitor(self, visitor: Visitor) -> None:
-        lines, more = visitor.stream.read_lines()
-        try:
-            for line in lines:
-                if visitor.stream not in self.visitors:
-                    return
-                if visitor.session is None:
-                    self.open_door(visitor, line)
-                else:
-                    self.answer(visitor, visitor.session.open(line))
-        except (ValueError, RecursionError):
-            more = False
-        if visitor.stream in self.visitors and not (more and visitor.stream.flush()):
-            self.turn_away(visitor.stream)
-
-    def open_door(self, visitor: Visitor, line: bytes) -> None:
-        admitted = self.door.admit(line)
-        if admitted is None:
-            raise ValueError("a stranger")
-        name, answer, session = admitted
-        stream = visitor.stream
-        if name == CLIENT:
-            visitor.session, visitor.until = session, time.monotonic() + CLIENT_SECONDS
-            stream.longest = LONGEST_MESSAGE
-            stream.write(answer)
-        elif name in self.ranks:
-            del self.visitors[stream]
-            stream.longest = LONGEST_MESSAGE
-            stream.write(answer)
-            peer = Peer(self, stream, session)
-            self.selector.modify(stream.socket, selectors.EVENT_READ, peer)
-            self.member.accepted(time.monotonic(), self.ranks[name], peer)
-        else:
-            raise ValueError("no task of this run")
+    def welcome(self, name: str, stream: Stream, session: Session) -> None:
+        """Another launcher has connected and shown its proof."""
+        peer = Peer(self, stream, session)
+        self.selector.modify(stream.socket, selectors.EVENT_READ, peer)
+        self.member.accepted(time.monotonic(), self.ranks[name], peer)
 
     def serve_peer(self, peer: Peer) -> None:
         lines, more = peer.stream.read_lines()
@@ -340,48 +252,6 @@ class Control(Links):
             with contextlib.suppress(KeyError, ValueError):
                 self.selector.unregister(peer.stream.socket)
             peer.stream.close()
-
-    # -- Commands and keepers that ask
-
-    def answer(self, visitor: Visitor, message: Dict[str, Any]) -> None:
-        """One question of a command or a keeper; ValueError if it makes no sense."""
-        assert visitor.session is not None
-        session, stream, now = visitor.session, visitor.stream, time.monotonic()
-        told = message.get("tell")
-        if message.get("ask") == "job":
-            self.pass_question(visitor.session, stream)
-            return
-        if told == "restart":
-            self.hear("restart", None)
-        elif told == "failed":
-            self.member.fail(now, check_cause(message.get("cause")))
-        elif told == "finished":
-            tasks = message.get("tasks")
-            if not isinstance(tasks, list) or not all(name in self.ranks for name in tasks):
-                raise ValueError("unknown tasks")
-            self.member.learn_finals(now, {self.ranks[name] for name in tasks})
-        elif told is not None or message.get("ask") != "state":
-            stream.write(session.seal({"error": "this launcher does not know that message"}))
-            return
-        stream.write(session.seal(self.describe()))
-
-    def pass_question(self, session: Session, stream: Stream) -> None:
-        """What every task is doing: the hub's answer, or our own while the hub is silent."""
-        answered: List[bool] = []
-
-        def reply(table: Dict[str, Any]) -> None:
-            if stream.open and not answered:
-                answered.append(True)
-                stream.write(session.seal(self.with_names(table)))
-
-        self.unanswered.append((time.monotonic() + HUB_SECONDS, reply))
-        self.member.query(reply)
-
-    def answer_for_hub(self, now: float) -> None:
-        late = [reply for until, reply in self.unanswered if now > until]
-        self.unanswered = [entry for entry in self.unanswered if now <= entry[0]]
-        for reply in late:
-            reply(self.member.table())
 
     def pass_on(self, kind: str, value: Any) -> None:
         """What the member says, in the words of tasks instead of ranks."""

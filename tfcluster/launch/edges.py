@@ -32,12 +32,16 @@ def edges_of(plan: LaunchPlan, task: str) -> List[Tuple[str, Tuple[str, int]]]:
     return [(peer, program_address(plan, peer)) for peer in found]
 
 
+def edge_patience(plan: LaunchPlan) -> float:
+    """How long others wait for a program to listen: the program's own task reports it first."""
+    return plan["start_timeout"] * 1.25 + 2
+
+
 def watch_edges(
     plan: LaunchPlan, task: str, is_over: Callable[[], bool], found: Callable[[Stop], None]
 ) -> None:
     """Notice that the port of a program that ours needs cannot be reached from here."""
-    # The peer itself reports first that its program does not listen: it has the cause.
-    deadline = time.monotonic() + plan["start_timeout"] * 1.25 + 2
+    deadline = time.monotonic() + edge_patience(plan)
     edges = edges_of(plan, task)
     pause = 0.5
     while edges and not is_over():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional, Union
 
 from tfcluster.launch.mac import is_same, mac
 
@@ -18,6 +18,10 @@ STATE = b"tfcluster-state "
 UNENDED = b"\x1etfcluster-unended"  # before a line end that is ours, not the program's
 PROOF_LENGTH = 32  # hexadecimal digits: 128 bits
 MOST_OBJECT = 1 << 16
+MOST_DEPTH = 8  # of objects and lists in each other
+MOST_DIGITS = 19  # of an integer that is kept exactly
+LARGEST_COUNT = 1 << 63
+NOT_FINITE = ("nan", "inf", "-inf")  # numbers that JSON does not have, as they are written instead
 
 
 def parse_said(text: bytes) -> Optional[Dict[str, Any]]:
@@ -25,29 +29,57 @@ def parse_said(text: bytes) -> Optional[Dict[str, Any]]:
     if len(text) > MOST_OBJECT:
         return None
     try:
-        value = json.loads(text)
+        value = json.loads(text.decode("utf-8", "replace"), parse_int=parse_integer)
     except (ValueError, RecursionError):
         return None
     return sound(value) if isinstance(value, dict) else None
 
 
+def parse_integer(digits: str) -> Union[int, float]:
+    """An integer; one with more digits than any count has becomes a float, which may be inf."""
+    return int(digits) if len(digits) <= MOST_DIGITS else float(digits)
+
+
 def sound(value: Dict[str, Any]) -> Dict[str, Any]:
-    """The same object with numbers that JSON has: nan and infinities become null."""
-    return {str(key): sound_value(item, 0) for key, item in value.items()}
+    """The same object as strict JSON can hold it, not too deep; see `strict`."""
+    return {strict_text(str(key)): strict(item, MOST_DEPTH) for key, item in value.items()}
 
 
-def sound_value(value: Any, depth: int) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 1 << 63:
-        return None
-    if depth > 8:
+def strict(value: Any, depth: int) -> Any:
+    """The same value as strict JSON can hold it; null for what is deeper than `depth`.
+
+    Numbers that JSON does not have become the strings in NOT_FINITE, so that they can be shown.
+    Halves of characters (lone surrogates) are replaced.
+    """
+    if isinstance(value, str):
+        return strict_text(value)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return strict_number(value)
+    if depth < 0:
         return None
     if isinstance(value, dict):
-        return {str(key): sound_value(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, list):
-        return [sound_value(item, depth + 1) for item in value]
+        return {strict_text(str(key)): strict(item, depth - 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [strict(item, depth - 1) for item in value]
     return value
+
+
+def strict_text(text: str) -> str:
+    try:
+        text.encode()
+        return text
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def strict_number(value: Union[int, float]) -> Union[int, float, str]:
+    if isinstance(value, int) and abs(value) <= LARGEST_COUNT:
+        return value
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf if value > 0 else -math.inf
+    return number if math.isfinite(number) else str(number)
 
 
 def state_proof(key: bytes, task: str, body: bytes) -> bytes:

@@ -18,8 +18,9 @@ What travels, and what it promises:
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set
 
+from tfcluster.launch.exits import LINGER
 from tfcluster.launch.facts import Facts
 from tfcluster.launch.messages import (
     Message,
@@ -28,48 +29,13 @@ from tfcluster.launch.messages import (
     take_mapping,
     take_rank,
 )
+from tfcluster.launch.neighbours import Child, Gathering, Link, Links
 from tfcluster.launch.presence import Presence
-from tfcluster.launch.ranks import MOST_CHILDREN, SCANNED, pack, unpack
-from tfcluster.launch.search import PROBE_EVERY, Search
-
-BEAT = 4.0  # seconds between two signs of life
-DEAF = 13.0  # a neighbour that gives none for this long is not counted on
-FIRST_GATHER, LAST_GATHER = 0.2, 2.0  # facts that can wait are gathered so long
-LINGER = 20.0  # how long the hub stays for tasks that are being replaced just now
-MOST_VISITORS = 448  # neighbours that only deliver how their task ended, and go
-MOST_QUESTIONS = 1000  # that are passed on and not answered yet
+from tfcluster.launch.ranks import pack, unpack
+from tfcluster.launch.tree import Tree
 
 
-class Link:
-    """A connection to another launcher, as the protocol sees it."""
-
-    def send(self, message: Message) -> None:
-        raise NotImplementedError
-
-    def close(self) -> None:
-        raise NotImplementedError
-
-
-class Links:
-    """What the protocol needs of the world."""
-
-    def connect(self, rank: int) -> None:
-        """Begin to connect; `Member.connected` or `Member.refused` follows."""
-        raise NotImplementedError
-
-
-class Child:
-    """A neighbour below us, and what is known of the tasks that it speaks for."""
-
-    def __init__(self, rank: int, now: float):
-        self.rank = rank
-        self.heard = self.spoken = now
-        self.tasks: Dict[int, Message] = {}
-        self.knows_verdict = False
-        self.stays = False  # and is not only here to say that its task has ended
-
-
-class Member:
+class Member(Tree):
     """One launcher among those of a run.
 
     `tell(kind, value)` says what its task has to know: ready, verdict, finished, silent, hub.
@@ -86,29 +52,14 @@ class Member:
         role_of: Optional[Dict[int, str]] = None,
         tell: Callable[[str, Any], None] = lambda kind, value: None,
     ):
-        self.rank, self.links, self.tell = rank, links, tell
+        super().__init__(
+            rank, links, Facts(required), Presence(rank, roles, role_of, now), now, tell
+        )
         self.patience = patience  # how long news that no other task has heard is kept
-        self.facts = Facts(required)
-        self.presence = Presence(rank, roles, role_of, now)
-        self.search = Search(rank, now)
-        self.parent: Optional[Link] = None
-        self.parent_rank: Optional[int] = None
-        self.parent_heard = self.parent_spoken = now
-        self.children: Dict[Link, Child] = {}
         self.heard_of = False  # whether a hub has confirmed that our own task has succeeded
-        self.turned_away = 0
-        self.is_hub = rank == 0
         self.doing: Message = {"state": "starting"}
         self.leaving_since: Optional[float] = None  # since when our own task has ended
-        # News that waits to be passed on.
-        self.news_up: Dict[int, Optional[Message]] = {}
-        self.finals_up: Set[int] = set()
-        self.finals_down: Set[int] = set()
-        self.gather_until: Optional[float] = None
-        self.gather, self.gathered_at = FIRST_GATHER, now
-        # Questions that were passed on: who asked.
-        self.questions: Dict[str, Tuple[Optional[Link], Optional[Callable[[Message], None]]]] = {}
-        self.question_count = 0
+        self.gathering = Gathering(now)
 
     # -- What this task says of itself
 
@@ -146,8 +97,8 @@ class Member:
             if self.heard_of or self.parent is not None:
                 return self.heard_of
             # The hub has finished first: its children know what it knows, and one takes over.
-            return self.is_hub and bool(self.children)
-        if any(not child.knows_verdict for child in self.children.values()):
+            return self.is_hub and bool(self.children) and self.gathering.is_quiet(now)
+        if not self.children.all_know_verdict():
             return False
         return not self.is_hub or not self.presence.unaware(self.facts.finals)
 
@@ -158,9 +109,9 @@ class Member:
 
     def leave(self) -> None:
         """Say goodbye, so that no one waits for us."""
-        self._send_down({"t": "gone", "finals": pack(self.facts.finals)})
+        self.children.send({"t": "gone", "finals": pack(self.facts.finals)})
         if self.parent is not None:
-            self.parent.send({"t": "bye"})
+            self.parent.link.send({"t": "bye"})
 
     def unheard(self, now: float) -> float:
         """For how long the hub has heard of no task whose success is still needed."""
@@ -172,16 +123,8 @@ class Member:
         """What every task is doing: asked of the hub, answered by `answer`."""
         if self.parent is None:
             answer(self.table())
-            return
-        self.question_count += 1
-        self._ask(f"{self.rank}.{self.question_count}", None, answer)
-
-    def _ask(
-        self, number: str, link: Optional[Link], answer: Optional[Callable[[Message], None]]
-    ) -> None:
-        if self.parent is not None and len(self.questions) < MOST_QUESTIONS:
-            self.questions[number] = (link, answer)
-            self.parent.send({"t": "ask", "id": number})
+        else:
+            self.questions.ask(self.parent, answer)
 
     def table(self) -> Message:
         """All tasks as the hub knows them, by rank."""
@@ -195,24 +138,9 @@ class Member:
         }
 
     def _all_doing(self) -> Dict[int, Message]:
-        found = {self.rank: self.doing}
-        for child in self.children.values():
-            found.update(child.tasks)
-        return found
+        return {self.rank: self.doing, **self.children.doing()}
 
-    # -- Connections
-
-    def connected(self, now: float, rank: int, link: Link) -> None:
-        """A connection that we asked for is there."""
-        self.search.succeeded()
-        if self.parent is not None or rank >= self.rank:
-            link.close()
-            return
-        self.parent, self.parent_rank = link, rank
-        self.parent_heard = self.parent_spoken = now
-        link.send(self._greeting())
-        self.news_up.clear()
-        self.finals_up.clear()
+    # -- Connections: see Tree
 
     def _greeting(self) -> Message:
         """All that a new parent has to know of us and of those we speak for."""
@@ -226,74 +154,19 @@ class Member:
             "tasks": {str(rank): doing for rank, doing in self._all_doing().items()},
         }
 
-    def refused(self, now: float, rank: int, unknown: bool = False) -> None:
-        """A connection that we asked for cannot be made; `unknown` if its host has no address."""
-        self.search.refused(rank, now, unknown)
-
-    def accepted(self, now: float, rank: int, link: Link) -> None:
-        """Another launcher has connected to us and shown that it is one of ours."""
-        if rank <= self.rank or len(self.children) >= MOST_CHILDREN + MOST_VISITORS:
-            link.send({"t": "full", "try": self._others_for(rank)})
-            link.close()
-            return
-        for other, child in list(self.children.items()):
-            if child.rank == rank:  # it was cut off, or replaced, before we noticed
-                self.closed(now, other)
-                other.close()
-        self.children[link] = Child(rank, now)
-
-    def _others_for(self, rank: int) -> List[int]:
-        """A few of our children that may have room for this task, others each time."""
-        below = sorted(child.rank for child in self.children.values() if child.rank < rank)
-        self.turned_away += 1
-        start = self.turned_away * SCANNED % len(below) if below else 0
-        return (below[start:] + below[:start])[:SCANNED]
-
-    def _is_full(self, newcomer: Child) -> bool:
-        """Whether there is no room for one that stays; who only delivers its end finds some."""
-        staying = sum(child.stays for child in self.children.values() if child is not newcomer)
-        return staying >= MOST_CHILDREN
-
-    def closed(self, now: float, link: Link) -> None:
-        """A connection has ended."""
-        if link is self.parent:
-            lost = self.parent_rank
-            self._forget_parent()
-            self.search.begin(now, None if lost in self.facts.finals else lost)
-            return
-        child = self.children.pop(link, None)
-        if child is None:
-            return
+    def _lose(self, child: Child, now: float) -> None:
         if child.knows_verdict:
             self.presence.aware.update(child.tasks)
         for rank in child.tasks:
             self._depart(rank, now)
         self._flush_up(now)
 
-    def _forget_parent(self) -> None:
-        self.parent, self.parent_rank = None, None
-        self.questions.clear()
-
-    def _seek(self, now: float) -> None:
-        """Without a parent: go on trying to find one; who has tried in vain is the hub."""
-        if self.parent is not None or self.rank == 0 or self.search.connecting:
-            return
-        if self.facts.verdict is not None and not self.is_hub:
-            return  # whoever told us the verdict tells the others too
-        rank = self.search.next_rank(now, self.facts.finals)
-        if self.search.in_vain and not self.is_hub:
-            self.is_hub = True
-            self.presence.become_hub(now)
-            self.tell("hub", True)
-        if rank is not None:
-            self.links.connect(rank)
-
     # -- Messages
 
     def received(self, now: float, link: Link, message: Message) -> None:
         """Take in what a neighbour says; ValueError if it makes no sense."""
-        if link is self.parent:
-            self.parent_heard = now
+        if self.parent is not None and link is self.parent.link:
+            self.parent.heard = now
             self._from_parent(now, message)
         elif link in self.children:
             self.children[link].heard = now
@@ -307,50 +180,20 @@ class Member:
             if message.get("verdict") is not None:
                 self.facts.verdict_shared = True
             if self.facts.verdict is not None and self.parent is not None:
-                self.parent.send({"t": "known"})
-                self.parent_spoken = now
+                self.parent.send(now, {"t": "known"})
         elif kind == "answer":
-            link, answer = self.questions.pop(str(message.get("id")), (None, None))
-            if link is not None and link in self.children:
-                link.send(message)
-            elif answer is not None:
-                answer(take_mapping(message.get("table")))
-        elif kind in ("gone", "full"):
-            self._turned_away(now, message)
-
-    def _turned_away(self, now: float, message: Message) -> None:
-        """Our parent leaves, or has no room for us: go on with the next candidate at once."""
-        link, lost = self.parent, self.parent_rank
-        if message["t"] == "gone":
+            self.questions.answered(message, self.children)
+        elif kind == "gone":
             self._learn_finals(unpack(message.get("finals", []), self.presence.size), now)
-        self._forget_parent()
-        if link is not None:
-            link.close()
-        if message["t"] == "gone":
-            self.search.skip(now, lost, self.facts.finals)
-        else:
-            hints = message.get("try", [])
-            if not isinstance(hints, list) or not all(type(rank) is int for rank in hints):
-                raise ValueError("expected ranks")
-            self.search.follow(now, [rank for rank in hints if 0 <= rank < self.rank])
-        self._seek(now)
-
-    def _step_down(self) -> None:
-        """We have a parent that answers, so another is the hub."""
-        self.search.found_once = True
-        self.search.probe_pause = PROBE_EVERY
-        if self.is_hub:
-            self.is_hub = False
-            self.presence.silent.clear()
-            self.tell("hub", False)
-            self.tell("silent", {})
+            self._go_on(now)
+        elif kind == "full":
+            self._go_elsewhere(now, message.get("try", []))
 
     def _from_child(self, now: float, link: Link, child: Child, message: Message) -> None:
         kind = message.get("t")
-        if kind == "join" and not message.get("ended") and self._is_full(child):
-            link.send({"t": "full", "try": self._others_for(child.rank)})
-            self.closed(now, link)
-            link.close()
+        if kind == "join" and not message.get("ended") and not self.children.has_room(child):
+            link.send(self.children.refusal(child.rank))
+            self._drop(now, link)
         elif kind in ("join", "up"):
             child.stays = child.stays or (kind == "join" and not message.get("ended"))
             for text, doing in take_mapping(message.get("tasks", {})).items():
@@ -367,11 +210,10 @@ class Member:
             if self.parent is None:
                 link.send({"t": "answer", "id": number, "table": self.table()})
             else:
-                self._ask(number, link, None)
+                self.questions.pass_on(self.parent, number, link)
         elif kind == "bye":
             child.knows_verdict = True
-            self.closed(now, link)
-            link.close()
+            self._drop(now, link)
 
     def _take_doing(self, now: float, child: Child, rank: int, doing: Any) -> None:
         """What a child says of a task; None if it no longer speaks for it."""
@@ -387,11 +229,11 @@ class Member:
     def _depart(self, rank: int, now: float) -> None:
         none_left = self.presence.depart(rank, now, rank in self.facts.finals)
         if none_left and self.parent is not None:
-            self.news_up[rank] = None
+            self.upward.tasks[rank] = None
 
     def _note_task(self, rank: int, doing: Message) -> None:
         if self.parent is not None:
-            self.news_up[rank] = doing
+            self.upward.tasks[rank] = doing
 
     def _facts_for(self, child: Child) -> Message:
         """The hub's children know all that it knows; further down it would only be a load."""
@@ -432,38 +274,29 @@ class Member:
                 if concerned:
                     link.send({"t": "news", "finals": pack(concerned)})
         elif self.parent is not None:
-            self.finals_up |= new
+            self.upward.finals |= new
         elif ranks:
             # Also what we knew already: a task may wait for us to say so.
-            self._gather(ranks, now)
+            self.gathering.add(ranks, now)
         self._decide(now)
-
-    def _gather(self, ranks: Set[int], now: float) -> None:
-        self.finals_down |= ranks
-        if self.gather_until is None:
-            if now - self.gathered_at > 3 * LAST_GATHER:
-                self.gather = FIRST_GATHER
-            self.gather_until = now + self.gather
-            self.gather = min(self.gather * 1.5, LAST_GATHER)
 
     def _learn_ready(self, names: Set[str]) -> None:
         new = self.facts.add_ready(names)
         if new:
-            self._send_down({"t": "news", "ready": sorted(new)})
+            self.children.send({"t": "news", "ready": sorted(new)})
             self.tell("ready", set(self.facts.ready))
 
     def _learn_cause(self, cause: Message, now: float) -> None:
         if self.facts.add_cause(cause, now):
             if self.parent is not None:
-                self.parent.send({"t": "up", "cause": cause})
-                self.parent_spoken = now
+                self.parent.send(now, {"t": "up", "cause": cause})
             self._decide(now)
 
     def _learn_verdict(self, verdict: Message) -> None:
         if self.facts.add_verdict(verdict):
             for child in self.children.values():
                 child.knows_verdict = False
-            self._send_down({"t": "news", "verdict": verdict})
+            self.children.send({"t": "news", "verdict": verdict})
             self.tell("verdict", verdict)
 
     def _decide(self, now: float) -> None:
@@ -475,51 +308,22 @@ class Member:
 
     # -- Passing on, and the clock
 
-    def _send_down(self, message: Message) -> None:
-        for link in list(self.children):
-            link.send(message)
-
     def _flush_up(self, now: float) -> None:
-        if self.parent is None or not (self.news_up or self.finals_up):
-            return
-        tasks = {str(rank): doing for rank, doing in self.news_up.items()}
-        self.parent.send({"t": "up", "tasks": tasks, "finals": pack(self.finals_up)})
-        self.parent_spoken = now
-        self.news_up, self.finals_up = {}, set()
+        message = self.upward.take() if self.parent is not None else None
+        if self.parent is not None and message is not None:
+            self.parent.send(now, message)
 
     def tick(self, now: float) -> None:
         """What the clock alone brings: signs of life, patience that ends, gathered news."""
         self._check_children(now)
         self._check_parent(now)
         self._seek(now)
-        if self.gather_until is not None and now >= self.gather_until:
-            finals, self.finals_down, self.gather_until = self.finals_down, set(), None
-            self.gathered_at = now
+        finals = self.gathering.take(now)
+        if finals:
             self.facts.confirmed |= finals
-            self._send_down({"t": "news", "finals": pack(finals)})
+            self.children.send({"t": "news", "finals": pack(finals)})
         if self.parent is None and self.is_hub:
             self._learn_ready(self.presence.complete_roles())
         self._decide(now)
         if self.is_hub and self.presence.watch(now, self.facts.finals, self.facts.required):
             self.tell("silent", dict(self.presence.silent))
-
-    def _check_children(self, now: float) -> None:
-        for link, child in list(self.children.items()):
-            if now - child.heard > DEAF:
-                self.closed(now, link)
-                link.close()
-            elif now - child.spoken > BEAT:
-                link.send({"t": "beat"})
-                child.spoken = now
-
-    def _check_parent(self, now: float) -> None:
-        if self.parent is None:
-            return
-        if now - self.parent_heard > DEAF:
-            link = self.parent
-            self._forget_parent()
-            self.search.begin(now, None)  # it may listen and yet not answer
-            link.close()
-        elif now - self.parent_spoken > BEAT:
-            self.parent.send({"t": "beat"})
-            self.parent_spoken = now

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import collections
-import contextlib
 import os
 import threading
 import time
-from typing import Any, Callable, Deque, Dict, Mapping, Optional
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional
 
 from tfcluster.launch.lines import PROGRESS, RESULT, UNENDED, parse_said, state_line
-from tfcluster.launch.record import KEPT_LINES
+from tfcluster.launch.logfile import TaskLog
+from tfcluster.launch.notices import LastLines
+from tfcluster.launch.progress import ProgressLog
+from tfcluster.launch.record import KEPT_LINES, Moment
 from tfcluster.launch.system import write_all
 
 DESCRIPTORS = {"stdout": 1, "stderr": 2}
@@ -21,8 +22,6 @@ TELL_EVERY = 0.5  # seconds between two words about progress
 class Output:
     """Passes bytes on as they come, to our own streams or to a log file per attempt.
 
-    The log file has the form that container engines use, one record per line:
-    `2026-01-31T12:00:00.000001Z stdout F text`, with P instead of F where no line end followed.
     With `report_key`, states of the task are written into the streams as well.
     """
 
@@ -32,32 +31,39 @@ class Output:
         task: str,
         report_key: Optional[bytes] = None,
         progressed: Callable[[], None] = lambda: None,
+        has_gpu: bool = False,
+        moments: Iterable[Moment] = (),
     ):
-        self.folder, self.task, self.report_key = folder, task, report_key
+        self.task, self.report_key = task, report_key
+        self.logfile = TaskLog(folder, task) if folder else None
         self.tell_progress = progressed
-        self.lines: Deque[str] = collections.deque(maxlen=KEPT_LINES)
-        self.progress: Optional[Dict[str, Any]] = None
-        self.progressed: Optional[float] = None
+        self.lines = LastLines(KEPT_LINES, has_gpu)
+        self.log = ProgressLog(moments=moments)
+        self.attempt = 0
+        self.untold = False  # whether there is progress that nobody was told of
         self.result: Optional[Dict[str, Any]] = None
         self.partial = {"stdout": b"", "stderr": b""}
         self.unended = {"stdout": False, "stderr": False}
         self.lock = threading.Lock()
-        self.file: Optional[int] = None
         self.told = 0.0
-        self.lost = 0  # bytes that no disk would take
 
     def begin_attempt(self, attempt: int) -> None:
-        if self.folder:
-            with self.lock:
-                self.open(attempt)
+        self.attempt = attempt
+        with self.lock:
+            self.lines.clear()  # a failure shows the last lines of its own attempt
+            if self.logfile:
+                self.logfile.begin(attempt)
         self.report({"begin": attempt}, "stdout", "stderr")
 
-    def open(self, attempt: int) -> None:
-        if self.file is not None:
-            os.close(self.file)
-        path = os.path.join(self.folder or "", f"{self.task}.{attempt}.log")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
-        self.file = os.open(path, flags, 0o600)
+    @property
+    def trouble(self) -> str:
+        """Why lines cannot be kept, as long as that is so."""
+        return self.logfile.trouble if self.logfile else ""
+
+    def look(self) -> None:
+        if self.logfile:
+            with self.lock:
+                self.logfile.look()
 
     def end_attempt(self) -> None:
         """Keep what was written without a line end."""
@@ -91,7 +97,7 @@ class Output:
 
     def write(self, stream: str, chunk: bytes) -> None:
         with self.lock:
-            if self.folder is None:
+            if self.logfile is None:
                 write_all(DESCRIPTORS[stream], chunk)
                 self.unended[stream] = not chunk.endswith(b"\n")
             *whole, rest = (self.partial[stream] + chunk).split(b"\n")
@@ -106,12 +112,12 @@ class Output:
     def announce(self, text: str) -> None:
         """A line of our own, kept apart from the program's lines."""
         with self.lock:
-            if self.folder is None:
+            if self.logfile is None:
                 if self.report_key:
                     self.break_line("stderr")
                 write_all(DESCRIPTORS["stderr"], text.encode() + b"\n")
             else:
-                self.store("stderr", text.encode(), b"F")
+                self.logfile.store("stderr", text.encode(), b"F")
 
     def record(self, stream: str, line: bytes, flag: bytes) -> None:
         if line.startswith(PROGRESS):
@@ -119,36 +125,26 @@ class Output:
         elif line.startswith(RESULT):
             self.result = parse_said(line[len(RESULT) :]) or self.result
         else:
-            self.lines.append(line[:500].decode("utf-8", "replace").rstrip("\r"))
-        if self.folder is not None:
-            self.store(stream, line, flag)
+            self.lines.add(stream, line)
+        if self.logfile is not None:
+            self.logfile.store(stream, line, flag)
 
-    def take_progress(self, progress: Optional[Dict[str, Any]]) -> None:
-        if progress is None:
+    def take_progress(self, said: Optional[Dict[str, Any]]) -> None:
+        if said is None:
             return
         now = time.time()
-        if self.progress is None or progress.get("step") != self.progress.get("step"):
-            self.progressed = now
-        self.progress = progress
-        if now - self.told > TELL_EVERY:
+        self.log.take(said, self.attempt, now)
+        self.untold = now - self.told <= TELL_EVERY
+        if not self.untold:
             self.told = now
             self.tell_progress()
 
-    def store(self, stream: str, line: bytes, flag: bytes) -> None:
-        now = time.time()
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
-        head = f"{stamp}.{int(now % 1 * 1e6):06d}Z {stream} ".encode()
-        if self.file is None:
-            return
-        try:
-            write_all(self.file, head + flag + b" " + line + b"\n")
-        except OSError:  # a full disk must not end the program
-            self.lost += len(line)
+    @property
+    def behind(self) -> bool:
+        """Whether the log does not say yet which lines it lacks."""
+        return self.logfile is not None and self.logfile.behind
 
-    def close(self) -> None:
+    def end(self) -> None:
+        """Nothing more comes from the program."""
         self.report({"end": True}, "stdout", "stderr")
-        with self.lock:
-            if self.file is not None:
-                with contextlib.suppress(OSError):
-                    os.close(self.file)
-            self.file = None
+        self.look()

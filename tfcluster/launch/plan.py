@@ -47,6 +47,29 @@ class LaunchRole(RoleAddresses, total=False):
     task_env: Dict[str, Dict[str, str]]
 
 
+class CodeEntry(TypedDict):
+    """A person's code: the parts of its archive, what is in them, and where it belongs."""
+
+    parts: List[str]  # none if it is in its place already
+    sha256: str
+    target: str
+
+
+class ResultsEntry(TypedDict):
+    """Which of a task's files are wanted, and for how long it waits until they are fetched."""
+
+    files: List[str]
+    limit: int
+    wait: float  # 0 where they stay when the task has gone
+
+
+class StallRule(TypedDict):
+    """After how many seconds a task stands still, and what is done then: see stalls."""
+
+    timeout: float
+    action: str
+
+
 class LaunchPlan(TypedDict, total=False):
     """What every launcher of a run reads from launch.json."""
 
@@ -57,11 +80,14 @@ class LaunchPlan(TypedDict, total=False):
     start_timeout: float
     deadline: Optional[float]
     stop_grace: float
+    stall: StallRule
     barrier: str
     bind: str
     logdir: Optional[str]
     checkpoints: Optional[str]
     base: Optional[str]  # the folder that programs run in, where their role names none
+    code: Optional[CodeEntry]
+    results: Optional[ResultsEntry]
     cluster_roles: List[str]
     roles: Dict[str, LaunchRole]
 
@@ -179,6 +205,12 @@ def program_argv(plan: LaunchPlan, role: str, index: int) -> List[str]:
     return [fill(part, names) for part in plan["roles"][role]["argv"]]
 
 
+def output_of(plan: LaunchPlan, task: str) -> str:
+    """The folder for what a task alone writes; "" if the plan knows no folder for results."""
+    logdir = plan.get("logdir")
+    return f"{logdir.rstrip('/')}/tasks/{task}" if logdir else ""
+
+
 def program_env(plan: LaunchPlan, role: str, index: int) -> Dict[str, str]:
     """What the plan adds to a task's environment, filled in."""
     entry = plan["roles"][role]
@@ -192,8 +224,12 @@ def program_env(plan: LaunchPlan, role: str, index: int) -> Dict[str, str]:
         "TFCLUSTER_INDEX": str(index),
         "TFCLUSTER_LOGDIR": plan.get("logdir") or "",
         "TFCLUSTER_CHECKPOINTS": plan.get("checkpoints") or "",
+        "TFCLUSTER_OUTPUT": output_of(plan, f"{role}-{index}"),
         "PYTHONUNBUFFERED": "1",
     }
+    code = plan.get("code")
+    if code:
+        env["TFCLUSTER_CODE"] = code["target"]
     if entry.get("mask_gpus"):
         env["CUDA_VISIBLE_DEVICES"] = ""
     env.update(entry.get("task_env", {}).get(str(index), {}))
@@ -201,13 +237,62 @@ def program_env(plan: LaunchPlan, role: str, index: int) -> Dict[str, str]:
     return env
 
 
+ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
 def read_env_files(paths: Sequence[str]) -> Dict[str, str]:
-    """KEY=VALUE lines; read only when a program starts, so that secrets are stored nowhere."""
+    """KEY=VALUE lines; read only when a program starts, so that secrets are stored nowhere.
+
+    ValueError says which file is wrong, in which line, and why; never what is written there.
+    """
     env: Dict[str, str] = {}
     for path in paths:
-        with open(path, encoding="utf-8") as file:
-            for line in file:
-                key, equals, value = line.strip().partition("=")
-                if equals and not key.startswith("#"):
-                    env[key.strip()] = value.strip().strip("\"'")
+        try:
+            with open(path, "rb") as file:
+                content = file.read()
+        except OSError as error:
+            raise ValueError(f"env_from: cannot read {path}: {error.strerror}") from None
+        env.update(parse_env_file(content, path))
     return env
+
+
+def parse_env_file(content: bytes, path: str) -> Dict[str, str]:
+    """`A=b`, also after `export`, in quotes, with a comment behind; UTF-8, any line ends."""
+    wide = content[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in content
+    try:
+        if wide:
+            raise ValueError
+        text = content.decode("utf-8-sig")
+    except ValueError:
+        kind = "UTF-16 or binary" if wide else "not UTF-8"
+        raise ValueError(f"env_from: {path} is {kind}; save it as UTF-8") from None
+    env: Dict[str, str] = {}
+    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        key, equals, value = line.partition("=")
+        words = key.split()
+        if words[:1] == ["export"]:
+            words = words[1:]
+        if not equals or len(words) != 1 or not ENV_NAME.fullmatch(words[0]):
+            raise ValueError(f"env_from: {path}:{number}: expected NAME=value")
+        try:
+            env[words[0]] = env_value(value.strip())
+        except ValueError as error:
+            raise ValueError(f"env_from: {path}:{number}: {error}") from None
+    return env
+
+
+def env_value(text: str) -> str:
+    """What is meant by the text behind NAME=."""
+    quote = text[:1]
+    if quote not in ("'", '"'):
+        return re.split(r"\s#", text, maxsplit=1)[0].rstrip()
+    end = text.find(quote, 1)
+    if end < 0:
+        raise ValueError(f"a quote ({quote}) is opened and never closed")
+    rest = text[end + 1 :].strip()
+    if rest and not rest.startswith("#"):
+        raise ValueError("something follows the closing quote")
+    return text[1:end]

@@ -6,18 +6,19 @@ import contextlib
 import os
 import signal
 import subprocess
-import threading
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Callable, Dict, List, Optional
 
 from tfcluster.launch.exits import exit_code_of
 from tfcluster.launch.output import Output
 from tfcluster.launch.system import (
     descendants,
     group_memory,
+    is_stopped,
     prepare_child,
     process_start,
     signal_group,
+    start_thread,
 )
 
 DRAIN = 2.0  # seconds for the last lines, once the program is gone
@@ -47,19 +48,19 @@ class Program:
             preexec_fn=prepare_child(cpus),
             start_new_session=True,
         )
-        self.output = output
+        self.argv, self.output = argv, output
         self.pid = self.process.pid
         self.start = process_start(self.pid)
         self.ended = ended
+        self.python: Optional[str] = None  # the interpreter that it runs under, if that is one
         streams = (("stdout", self.process.stdout), ("stderr", self.process.stderr))
-        self.pumps = [self._thread(output.pump, name, pipe) for name, pipe in streams]
-        self._thread(self._wait)
-
-    @staticmethod
-    def _thread(action: Callable[..., None], *arguments: Any) -> threading.Thread:
-        thread = threading.Thread(target=action, args=arguments, daemon=True)
-        thread.start()
-        return thread
+        try:
+            self.pumps = [start_thread(output.pump, name, pipe) for name, pipe in streams]
+            start_thread(self._wait)
+        except OSError:
+            self.kill()
+            self.process.wait()
+            raise
 
     def _wait(self) -> None:
         self.process.wait()
@@ -82,7 +83,7 @@ class Program:
 
     def stop(self, grace: float, say: Callable[[str], None]) -> None:
         """End the program and all that it left behind: politely for `grace` seconds, then not."""
-        if self.running:
+        if self.running and not is_stopped(self.pid):  # a stopped one would not hear it
             signal_group(self.pid, signal.SIGTERM)
             try:
                 self.process.wait(grace)

@@ -26,6 +26,8 @@ class Cause(TypedDict, total=False):
     lines: List[str]
     time: float
     peer: Optional[str]  # the other end, where two tasks could not reach each other
+    module: Optional[str]  # what the program's interpreter lacks
+    python: Optional[str]  # that interpreter
 
 
 class Doing(TypedDict, total=False):
@@ -35,8 +37,18 @@ class Doing(TypedDict, total=False):
     since: float
     waitsFor: List[str]  # the peers that it waits for
     stalled: Optional[float]  # since when its program has reported no progress
-    stopped: bool  # whether its program was stopped (SIGSTOP) and not continued
+    stopped: Optional[float]  # since when its program is stopped (SIGSTOP) and not continued
     ended: bool
+
+
+class Moment(TypedDict, total=False):
+    """From when on a task was at something; it ends where the next one begins."""
+
+    time: float
+    attempt: int
+    state: str  # pending, waiting, restarting, starting, running, serving, stalled, ended
+    phase: str  # what the program calls it: importing, training, saving, …
+    peer: str  # whom it waits for
 
 
 class TaskRecord(TypedDict, total=False):
@@ -63,6 +75,7 @@ class TaskRecord(TypedDict, total=False):
     ended: Optional[float]
     cause: Optional[Cause]
     doing: Doing
+    history: List[Moment]  # the last and longest; see history
     silent: Dict[str, float]  # at the hub: tasks that do not answer, since when
     # Written by the keepers of container backends, which read the rest from log streams:
     container: Optional[str]  # whose output was read last: a container's id or a pod's uid
@@ -75,3 +88,9 @@ class TaskRecord(TypedDict, total=False):
     read: List[str]  # uids of the pods whose logs are complete
     admitted: Optional[float]  # when a queue let it in
     replacing: Optional[str]  # uid of the pod that is being replaced
+
+
+def given_up(result: Optional[Dict[str, Any]]) -> List[str]:
+    """The tasks that a program says, in its result, to have completed the job without."""
+    named = (result or {}).get("without")
+    return [name for name in named if isinstance(name, str)] if isinstance(named, list) else []

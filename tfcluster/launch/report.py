@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import errno
 import json
+import os
+import sys
 import time
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Deque, Dict, Optional
 
 from tfcluster.launch.output import Output
 from tfcluster.launch.record import TaskRecord
 from tfcluster.launch.system import append_line, write_json
 
 FINAL_RECORD = 4000  # bytes; Kubernetes keeps 4096 of a termination message
+KEPT_EVENTS = 200  # while they cannot be written
 REPORTED = (
     *("state", "kind", "reason", "exitCode", "attempt", "restarts", "failures"),
     *("program", "started", "ended", "cause", "doing", "silent"),
@@ -30,18 +35,10 @@ class Reporter:
     ):
         self.output = output
         self.record_path, self.events_path, self.final_path = record, events, final
-        self.complained = False
-
-    def attempt(self, action: Callable[[], None]) -> None:
-        """Do what may meet a full or read-only disk; complain once where that is still possible."""
-        try:
-            action()
-            self.complained = False
-        except OSError as error:
-            if not self.complained:
-                self.complained = True
-                with contextlib.suppress(OSError):
-                    self.output.announce(f"tfcluster: cannot write the task's record: {error}")
+        self.behind = False  # whether the record says less than we know
+        self.trouble = ""  # why, as long as it lasts
+        self.complained: Optional[int] = None  # of which error
+        self.unwritten: Deque[str] = collections.deque(maxlen=KEPT_EVENTS)
 
     def changed(self, record: TaskRecord, event: str) -> None:
         """The task is in another state. It is on disk before anyone is told."""
@@ -52,21 +49,66 @@ class Reporter:
 
     def refresh(self, record: TaskRecord) -> None:
         """The same state, with newer progress."""
-        path = self.record_path
-        if path:
-            self.attempt(lambda: write_json(path, record))
+        if not self.record_path:
+            return
+        try:
+            write_with_little_room(self.record_path, record)
+            self.behind = False
+        except OSError as error:
+            self.behind = True
+            self.complain(error)
+
+    def complain(self, error: OSError) -> None:
+        """Say once that nothing can be written down, where that is still possible."""
+        self.trouble = f"cannot write {error.filename}: {error.strerror}"
+        if error.errno != self.complained:
+            self.complained = error.errno
+            self.output.announce(f"tfcluster: {self.trouble}")
+            with contextlib.suppress(OSError):
+                print(f"launcher: {self.trouble}", file=sys.stderr, flush=True)
+
+    def catch_up(self, record: TaskRecord) -> None:
+        """Write what could not be written before, if that can be done now."""
+        if self.behind:
+            self.refresh(record)
+        self.write_events()
+        if not self.behind and not self.unwritten:
+            self.trouble, self.complained = "", None
 
     def note(self, event: str, task: str, message: str) -> None:
-        path = self.events_path
-        if path:
+        if self.events_path:
             line = {"time": time.time(), "kind": event, "task": task, "message": message}
-            self.attempt(lambda: append_line(path, json.dumps({"schemaVersion": 1, **line})))
+            self.unwritten.append(json.dumps({"schemaVersion": 1, **line}))
+            self.write_events()
+
+    def write_events(self) -> None:
+        try:
+            while self.events_path and self.unwritten:
+                append_line(self.events_path, self.unwritten[0])
+                self.unwritten.popleft()
+        except OSError as error:
+            self.complain(error)
 
     def final(self, record: TaskRecord) -> None:
         """The end of a task in a few kilobytes, for a reader that sees nothing else of us."""
         if self.final_path:
             with contextlib.suppress(OSError), open(self.final_path, "wb") as file:
                 file.write(final_record(record))
+
+
+def write_with_little_room(path: str, record: TaskRecord) -> None:
+    """Write a record; where there is no room for two, the one before makes room for this one.
+
+    Whoever finds none asks us instead.
+    """
+    try:
+        write_json(path, record)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        write_json(path, record)
 
 
 def final_record(record: TaskRecord) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import signal
@@ -22,16 +23,17 @@ PR_SET_CHILD_SUBREAPER = 36
 def write_json(path: str, value: Any) -> None:
     """Write for this user only, and so that a reader, or a crash, never sees half a file."""
     temporary = f"{path}.{os.getpid()}.{threading.get_ident()}.tmp"
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(temporary)  # what a process of the same pid left behind
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)  # what a process of the same pid left behind
         with os.fdopen(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
             json.dump(value, file)
         os.replace(temporary, path)
-    except OSError:
+    except OSError as error:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
+        error.filename, error.filename2 = path, None  # a failed write alone does not say where
         raise
 
 
@@ -41,6 +43,9 @@ def append_line(path: str, line: str) -> None:
     descriptor = os.open(path, flags, 0o600)
     try:
         os.write(descriptor, line.encode() + b"\n")
+    except OSError as error:
+        error.filename = path
+        raise
     finally:
         os.close(descriptor)
 
@@ -52,6 +57,19 @@ def write_all(descriptor: int, data: bytes) -> None:
             data = data[os.write(descriptor, data) :]
 
 
+def append_all(descriptor: int, data: bytes) -> None:
+    """Append all of it or nothing: what a full disk has taken of it is taken back."""
+    written = 0
+    try:
+        while written < len(data):
+            written += os.write(descriptor, data[written:])
+    except OSError:
+        with contextlib.suppress(OSError):
+            if written:
+                os.ftruncate(descriptor, os.fstat(descriptor).st_size - written)
+        raise
+
+
 def parse_object(text: bytes) -> Optional[Dict[str, Any]]:
     """A JSON object, or None: whatever was written, this does not raise."""
     try:
@@ -59,6 +77,21 @@ def parse_object(text: bytes) -> Optional[Dict[str, Any]]:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+# -- Threads -----------------------------------------------------------------------------------
+
+EXHAUSTED = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)  # the system has no more
+
+
+def start_thread(action: Callable[..., None], *arguments: Any) -> threading.Thread:
+    """A thread that ends with us; OSError if the system has none left."""
+    thread = threading.Thread(target=action, args=arguments, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        raise OSError(errno.EAGAIN, "no thread can be started") from None
+    return thread
 
 
 # -- Processes ---------------------------------------------------------------------------------

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import argparse
-import os
 import queue
 import signal
-import threading
 import time
-from typing import Any, Callable, Dict, NoReturn, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Optional, Set, Tuple
 
-from tfcluster.launch.control import Control
-from tfcluster.launch.edges import watch_edges, watch_own_port
+from tfcluster.launch.attempt import enforce_memory, explain_end, start_program
+from tfcluster.launch.edges import edge_patience, watch_edges, watch_own_port
 from tfcluster.launch.exits import (
     CANNOT_START,
     DEADLINE,
     EXIT_DEADLINE,
     EXIT_KILLED,
     EXIT_NOT_STARTED,
-    EXIT_OUT_OF_MEMORY,
     EXIT_PEER_FAILED,
+    EXIT_STALLED,
     FINISHED,
+    GIVEN_UP,
     JOB_DONE,
+    LINGER,
+    MODULE_MISSING,
+    NO_RESOURCES,
     OUT_OF_MEMORY,
     PEER_FAILED,
     PEER_MISSING,
@@ -29,126 +31,37 @@ from tfcluster.launch.exits import (
     RESTARTING,
     SIGNALLED,
     SILENCE,
+    STALLED,
+    UNREACHABLE,
     WAITING,
     Stop,
-    describe_exit,
-    kind_of_exit,
     may_restart,
 )
-from tfcluster.launch.member import LINGER
-from tfcluster.launch.output import Output
-from tfcluster.launch.plan import (
-    LaunchPlan,
-    LaunchRole,
-    control_address,
-    program_argv,
-    program_env,
-    read_env_files,
-    split_task,
-)
+from tfcluster.launch.handover import is_fetched, make_output, time_to_stay
+from tfcluster.launch.plan import LaunchPlan, control_address
 from tfcluster.launch.program import Program, reap
-from tfcluster.launch.record import RECORD_VERSION, Cause, Doing, TaskRecord
-from tfcluster.launch.report import Reporter
-from tfcluster.launch.system import adopt_orphans, is_stopped, oom_kills, process_start
+from tfcluster.launch.python import missing_module
+from tfcluster.launch.record import given_up
+from tfcluster.launch.standing import Standing
+from tfcluster.launch.system import EXHAUSTED, adopt_orphans, oom_kills, start_thread
+from tfcluster.launch.unpack import unpack_code
 from tfcluster.launch.waiting import Peers
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0  # between restarts, doubling
 PLACE_PATIENCE = 10.0  # how long a launcher that replaces another waits to hear from the others
-STALLED_AFTER = 20.0  # seconds without progress that are worth a word
 LOOK_EVERY = 1.0
 MEMORY_EVERY = 0.2
-MIB = 1 << 20
 
 
-class Task:
+class Task(Standing):
     """One task. The main thread decides; other threads put what they see into `inbox`."""
 
     def __init__(self, plan: LaunchPlan, task: str, key: bytes, options: argparse.Namespace):
-        self.plan, self.task, self.options = plan, task, options
-        self.role, self.index = split_task(plan, task)
-        self.entry: LaunchRole = plan["roles"][self.role]
-        self.inbox: "queue.SimpleQueue[Tuple[str, Any]]" = queue.SimpleQueue()
-        self.output = Output(
-            options.log, task, key if options.report else None, lambda: self.hear("progress", None)
-        )
-        self.reporter = Reporter(self.output, options.record, options.events, options.final)
-        self.state, self.kind, self.reason = "pending", "", ""
-        self.exit_code: Optional[int] = None
-        self.attempt = options.attempt
-        self.failures = options.restarts_used
-        self.started = time.time()
-        self.ended: Optional[float] = None
-        self.program: Optional[Program] = None
+        super().__init__(plan, task, key, options)
         self.ready: Set[str] = set()
         self.verdict: Optional[Dict[str, Any]] = None
-        self.cause: Optional[Cause] = None
-        self.silent: Dict[str, float] = {}
-        self.doing: Doing = {"state": "pending", "since": self.started}
         self.looked = 0.0
-        self.running_since: Optional[float] = None
-        self.identity = {"pid": os.getpid(), "start": process_start(os.getpid())}
-        self.control = Control(plan, task, key, self.hear, self.describe)
         self.peers = Peers(plan, task, key, self.control.job_table)
-
-    # -- What others may see
-
-    def hear(self, kind: str, value: Any) -> None:
-        self.inbox.put((kind, value))
-
-    def snapshot(self) -> TaskRecord:
-        program = self.program
-        return {
-            "version": RECORD_VERSION,
-            "run": self.plan["run"],
-            "job": self.plan["job"],
-            "task": self.task,
-            "state": self.state,
-            "kind": self.kind,
-            "reason": self.reason,
-            "exitCode": self.exit_code,
-            "attempt": self.attempt,
-            "restarts": max(self.attempt, self.failures),
-            "failures": self.failures,
-            "progress": self.output.progress,
-            "progressed": self.output.progressed,
-            "result": self.output.result,
-            "lines": list(self.output.lines),
-            "launcher": {"pid": self.identity["pid"], "start": self.identity["start"]},  # type: ignore[typeddict-item]
-            "program": {
-                "pid": program.pid if program else None,
-                "start": program.start if program else None,
-            },
-            "started": self.started,
-            "ended": self.ended,
-            "cause": self.cause,
-            "doing": self.doing,
-            "silent": self.silent,
-        }
-
-    def describe(self) -> Dict[str, Any]:
-        return dict(self.snapshot())
-
-    def become(
-        self,
-        state: str,
-        kind: str = "",
-        reason: str = "",
-        *,
-        event: str = "",
-        waits_for: Tuple[str, ...] = (),
-    ) -> None:
-        """Change state; the record on disk is written before anyone is told."""
-        self.state, self.kind, self.reason = state, kind, reason
-        self.doing = {"state": state, "since": time.time()}
-        if waits_for:
-            self.doing["waitsFor"] = list(waits_for)
-        if self.ended is not None:
-            self.doing["ended"] = True
-        self.reporter.changed(self.snapshot(), event or state)
-        self.control.report(dict(self.doing))
-
-    def say(self, text: str) -> None:
-        self.output.announce(f"tfcluster: {text}")
 
     # -- The life of a task, from top to bottom
 
@@ -162,6 +75,7 @@ class Task:
             needs = self.entry.get("needs", [])
             self.become("starting", WAITING if needs else "", "waiting for peers" if needs else "")
             self.find_place()
+            self.take_code()
             self.wait_for_peers()
             self.run_until_over()
         except Stop as stop:
@@ -174,6 +88,8 @@ class Task:
         except OSError as error:
             port = control_address(self.plan, self.task)[1]
             reason = f"control port {port} cannot be used: {error.strerror}"
+            if error.errno in EXHAUSTED:
+                raise Stop("failed", EXIT_NOT_STARTED, NO_RESOURCES, str(error.strerror)) from None
             raise Stop("failed", EXIT_NOT_STARTED, PORT_TAKEN, reason) from None
 
     def final_code(self) -> int:
@@ -194,12 +110,31 @@ class Task:
             self.handle(self.next_message(0.05))
         self.idle(0.1)
 
+    def take_code(self) -> None:
+        """Put the program's own files in their place, once for all its attempts."""
+        make_output(self.plan, self.task)
+        code = self.plan.get("code")
+        if not code:
+            return
+        try:
+            unpack_code(code)
+        except (OSError, ValueError) as error:
+            words = getattr(error, "strerror", None) or str(error)
+            reason = f"cannot put the code into {code['target']}: {words}"
+            self.say(reason)
+            raise Stop("failed", EXIT_NOT_STARTED, CANNOT_START, reason) from None
+
     def wait_for_peers(self) -> None:
         """Until every needed launcher was there (and, with `barrier: ports`, programs listen)."""
         timeout = self.plan["start_timeout"]
         deadline = time.monotonic() + timeout
         next_notice = time.monotonic() + 2
+        came = False
         while True:
+            if not came and self.peers.have_come(self.ready):
+                came = True
+                # A peer whose program does not listen says so itself: it has the cause.
+                deadline = time.monotonic() + edge_patience(self.plan)
             due = time.monotonic() > min(next_notice, deadline)
             waits_for = self.peers.missing(self.ready, due)
             if waits_for is None:
@@ -208,8 +143,10 @@ class Task:
                 first = waits_for[0]
                 more = f" (and {len(waits_for) - 1} more)" if len(waits_for) > 1 else ""
                 if time.monotonic() > deadline:
-                    reason = f"waited {timeout:g} s for {self.peers.explain(first)}{more}"
-                    raise Stop("failed", EXIT_NOT_STARTED, PEER_MISSING, reason, first)
+                    waited = edge_patience(self.plan) if came else timeout
+                    reason = f"waited {waited:g} s for {self.peers.explain(first)}{more}"
+                    kind = UNREACHABLE if came else PEER_MISSING
+                    raise Stop("failed", EXIT_NOT_STARTED, kind, reason, first)
                 next_notice = time.monotonic() + 10
                 words = f"waiting for {self.peers.explain(first)}{more}"
                 self.say(words)
@@ -230,7 +167,10 @@ class Task:
                 continue
             if code == 0:
                 raise Stop("succeeded", 0, FINISHED, "finished")
-            if not may_restart(rule["limit"], rule.get("on"), self.failures, code):
+            only = (
+                None if kind == STALLED else rule.get("on")
+            )  # that it restarts is on_stall's word
+            if not may_restart(rule["limit"], only, self.failures, code, kind):
                 raise Stop("failed", code, kind, reason)
             self.failures += 1
             self.attempt += 1
@@ -246,66 +186,42 @@ class Task:
         The code is None if a restart was asked for.
         """
         killed_at = oom_kills()
-        program = self.start_program()
-        self.begin_state(program)
+        ended = lambda program: self.hear("exit", program)  # noqa: E731
+        program = start_program(self.plan, self.task, self.attempt, self.output, ended)
+        self.program = program
+        self.stalls.told = False
         too_much = ""
         try:
+            self.begin_state(program)
             while True:
                 kind, value = self.next_message(self.look_pause())
                 if kind == "exit" and value is program:
                     break
                 if kind == "restart":
                     return None, "", ""
+                if kind == "stalled":
+                    return EXIT_STALLED, STALLED, value
                 if kind == "listening" and value is program:
                     self.become("serving")
                 self.handle((kind, value))
-                too_much = too_much or self.enforce_memory(program)
+                too_much = too_much or enforce_memory(program, self.entry.get("memory_limit"))
         finally:
             program.stop(self.plan["stop_grace"], self.say)
         code = program.exit_code
         if too_much:
             return code, OUT_OF_MEMORY, too_much
-        if code == EXIT_OUT_OF_MEMORY and oom_kills() > killed_at:
-            cap = self.entry.get("memory_cap")
-            limit = f", limit {cap // MIB} MiB" if cap else ""
-            words = f"out of memory: killed by the system (exit code 137{limit})"
-            return code, OUT_OF_MEMORY, words
-        return code, kind_of_exit(code), describe_exit(code)
+        killed = oom_kills() > killed_at
+        return (code, *explain_end(self.entry, program, killed, self.output.lines))
 
     def begin_state(self, program: Program) -> None:
-        self.running_since = time.time()
         if self.entry.get("listens"):
+            if self.kind == WAITING:
+                self.become("starting")  # the program runs, but does not listen yet
             over = lambda: program is not self.program or self.ended is not None  # noqa: E731
             listening = lambda: self.hear("listening", program)  # noqa: E731
             self.watch(watch_own_port, self.plan, self.task, program, over, listening, self.stop)
         else:
             self.become("serving" if self.entry.get("serves") else "running")
-
-    def start_program(self) -> Program:
-        argv = program_argv(self.plan, self.role, self.index)
-        folder = self.entry.get("workdir") or None
-        try:
-            env = {**os.environ, **read_env_files(self.entry.get("env_files", []))}
-            env.update(program_env(self.plan, self.role, self.index))
-            env["TFCLUSTER_ATTEMPT"] = str(self.attempt)
-            self.output.begin_attempt(self.attempt)
-            cpus = self.entry.get("cpus", {}).get(str(self.index))
-            self.program = Program(
-                argv, env, folder, cpus, self.output, lambda program: self.hear("exit", program)
-            )
-            return self.program
-        except (OSError, ValueError) as error:
-            self.cannot_start(argv[0], folder, error)
-
-    def cannot_start(self, command: str, folder: Optional[str], error: Exception) -> NoReturn:
-        code = 127 if isinstance(error, FileNotFoundError) else 126
-        where = f" in {folder}" if folder else ""
-        words = getattr(error, "strerror", None) or str(error)
-        named = getattr(error, "filename", None)
-        about = f"{words}: {named}" if named and named != command else words
-        reason = f"cannot start {command!r}{where}: {about}"
-        self.say(reason)
-        raise Stop("failed", code, CANNOT_START, reason) from None
 
     def finish(self, stop: Stop) -> None:
         """Settle the final state, put it on disk, then stay while others need to hear of it."""
@@ -321,16 +237,30 @@ class Task:
                 "time": self.ended,
                 "peer": stop.peer,
             }
+            if stop.kind == MODULE_MISSING and self.program:
+                self.cause["module"] = missing_module(self.output.lines)
+                self.cause["python"] = self.program.python
         elif self.verdict is not None:
             self.cause = self.verdict.get("cause")
         self.become(stop.state, stop.kind, stop.reason)
         self.reporter.final(self.snapshot())
-        self.output.close()
-        if stop.kind == PORT_TAKEN:
+        self.output.end()
+        if not self.control.running:
             return
-        self.control.settle(stop.state, dict(self.cause) if self.cause else None)
+        cause = dict(self.cause) if self.cause else None
+        self.control.settle(stop.state, cause, given_up(self.output.result))
+        self.stay_for_record()
         stays = 0.5 if stop.kind == SIGNALLED else max(LINGER, self.plan["start_timeout"]) + 5
         self.control.say_goodbye(stays)
+        if stop.kind != SIGNALLED:
+            self.hand_over()
+
+    def hand_over(self) -> None:
+        """Where files go with the container: stay for a while, until they have been fetched."""
+        until = time.monotonic() + time_to_stay(self.plan, self.task)
+        while time.monotonic() < until and not is_fetched():
+            if self.next_message(0.2)[0] == "signal":
+                return
 
     # -- Messages, and what follows from them
 
@@ -356,14 +286,15 @@ class Task:
         if kind == "verdict":
             self.obey(value)
         elif kind == "finished":
-            raise Stop("succeeded", 0, FINISHED, "finished before its launcher was replaced")
+            if self.program is None:
+                raise Stop("succeeded", 0, FINISHED, "finished before its launcher was replaced")
+            raise Stop("succeeded", 0, GIVEN_UP, "given up: the job was completed without it")
         elif kind == "ready":
             self.ready = value
         elif kind == "silent":
-            self.silent = value
-            self.reporter.changed(self.snapshot(), "silent")
+            self.hear_silent(value)
         elif kind == "progress":
-            self.reporter.refresh(self.snapshot())
+            self.take_progress()
         self.look_at_clock()
 
     def obey(self, verdict: Dict[str, Any]) -> None:
@@ -390,41 +321,26 @@ class Task:
             reason = f"{names} did not answer for {timeout:g} s"
             raise Stop("failed", EXIT_NOT_STARTED, SILENCE, reason)
         reap(self.program.pid if self.program else None)
+        if self.output.untold:
+            self.output.untold = False
+            self.take_progress()
+        self.output.look()
+        self.reporter.catch_up(self.snapshot())
         self.watch_progress()
-
-    def watch_progress(self) -> None:
-        """Tell the hub, and whoever reads the record, when the program stands still."""
-        program, progressed = self.program, self.output.progressed
-        if program is None or self.state != "running":
-            return
-        stalled = None
-        if progressed is not None and time.time() - progressed > STALLED_AFTER:
-            stalled = progressed
-        stopped = is_stopped(program.pid)
-        if stalled != self.doing.get("stalled") or stopped != self.doing.get("stopped", False):
-            self.doing = {**self.doing, "stalled": stalled, "stopped": stopped}
-            self.reporter.changed(self.snapshot(), "stalled" if stalled or stopped else "progress")
-            self.control.report(dict(self.doing))
+        self.watch_stall()
+        self.watch_silent()
 
     # -- Watching
 
     @staticmethod
     def watch(action: Callable[..., None], *arguments: Any) -> None:
-        threading.Thread(target=action, args=arguments, daemon=True).start()
+        try:
+            start_thread(action, *arguments)
+        except OSError as error:
+            raise Stop("failed", EXIT_NOT_STARTED, NO_RESOURCES, str(error.strerror)) from None
 
     def stop(self, found: Stop) -> None:
         self.hear("stop", found)
 
     def look_pause(self) -> float:
         return MEMORY_EVERY if self.entry.get("memory_limit") else LOOK_EVERY
-
-    def enforce_memory(self, program: Program) -> str:
-        """Kill the program if it uses more than its limit; the reason if so."""
-        limit = self.entry.get("memory_limit")
-        if not limit:
-            return ""
-        used = program.memory
-        if used <= limit:
-            return ""
-        program.kill()
-        return f"out of memory: used {used // MIB} MiB of a limit of {limit // MIB} MiB"

@@ -24,10 +24,17 @@ class Peers:
         self.plan, self.task, self.key, self.table = plan, task, key, table
         self.role = split_task(plan, task)[0]
 
+    @property
+    def needs(self) -> List[str]:
+        return self.plan["roles"][self.role].get("needs", [])
+
+    def have_come(self, ready: Set[str]) -> bool:
+        """Whether every needed launcher is there, whatever its program does."""
+        return all(name in ready for name in self.needs)
+
     def missing(self, ready: Set[str], name_them: bool) -> Optional[List[str]]:
         """None if all are there; else their names, where they are wanted (it costs a question)."""
-        needs = self.plan["roles"][self.role].get("needs", [])
-        absent = [name for name in needs if name not in ready]
+        absent = [name for name in self.needs if name not in ready]
         if absent:
             if not name_them:
                 return []

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
+from tfcluster.similar import did_you_mean
 from tfcluster.spec.field_types import (
     Duration,
     FreeForm,
@@ -14,6 +15,7 @@ from tfcluster.spec.field_types import (
     Label,
     Size,
     Text,
+    matching,
     nothing_is,
     shown,
     wrong,
@@ -45,6 +47,28 @@ def _gpu(value: Any) -> int | str:
     if isinstance(value, str) and re.fullmatch(r"[\w.:/-]+", value):
         return value
     raise wrong(f"expected a GPU's number or UUID, got {shown(value)}")
+
+
+# What Linux calls them, without CAP_.
+CAPABILITIES = {
+    *("AUDIT_CONTROL", "AUDIT_READ", "AUDIT_WRITE", "BLOCK_SUSPEND", "BPF"),
+    *("CHECKPOINT_RESTORE", "CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID"),
+    *("IPC_LOCK", "IPC_OWNER", "KILL", "LEASE", "LINUX_IMMUTABLE", "MAC_ADMIN"),
+    *("MAC_OVERRIDE", "MKNOD", "NET_ADMIN", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_RAW"),
+    *("PERFMON", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYSLOG", "SYS_ADMIN", "SYS_BOOT"),
+    *("SYS_CHROOT", "SYS_MODULE", "SYS_NICE", "SYS_PACCT", "SYS_PTRACE", "SYS_RAWIO"),
+    *("SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "WAKE_ALARM"),
+}
+
+
+def _capability(value: str) -> str:
+    name = value.upper().removeprefix("CAP_")
+    if name == "ALL":
+        raise wrong("ALL would take every guard away", "name the capabilities that are needed")
+    if name not in CAPABILITIES:
+        hint = did_you_mean(name, CAPABILITIES) or "names are as in SYS_PTRACE: man 7 capabilities"
+        raise wrong(f"expected a Linux capability, got {shown(value)}", hint)
+    return name
 
 
 _GPU_SCHEMA = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}]}
@@ -98,6 +122,17 @@ class DockerSection(Frozen):
         default=None,
         description="The GPUs of each host to divide among its tasks, by number or UUID; counted"
         " from 0 if unset.",
+    )
+    capabilities: Annotated[
+        list[Annotated[Text, AfterValidator(_capability)]], nothing_is(list)
+    ] = Field(
+        default=[],
+        description="Capabilities that programs of your own images get besides those they keep,"
+        " as in [SYS_PTRACE].",
+    )
+    pids_limit: Annotated[int, Field(ge=64, le=4194304)] = Field(
+        default=4096,
+        description="How many processes and threads a task's container may have at once.",
     )
 
 
@@ -194,6 +229,16 @@ class KubernetesSection(Frozen):
     )
     ttl: Duration | None = Field(
         default=None, description="Deletes Jobs and pods so long after they ended; never if unset."
+    )
+    registry: (
+        Annotated[
+            Text,
+            matching(r"^[A-Za-z0-9][A-Za-z0-9.:/_-]*$", "expected a registry, and a path in it"),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="Where images with requirements are pushed, and pulled from by the nodes.",
     )
     pod_template: FreeForm = Field(
         default={}, description="A PodTemplateSpec that is merged over every task's own."

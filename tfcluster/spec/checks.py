@@ -11,7 +11,7 @@ from tfcluster.spec.ending import some_role_ends, success_names_roles_that_end
 from tfcluster.spec.field_types import DNS_LABEL
 from tfcluster.spec.findings import Finding, Path
 from tfcluster.spec.model import JobSpec
-from tfcluster.spec.parts import Volume
+from tfcluster.spec.parts import MAX_ROLES, MAX_TASKS, Volume
 
 MAX_NAME = 63
 TRAINER_ROLES = ("chief", "ps", "worker", "evaluator")
@@ -31,6 +31,10 @@ Check = Callable[[JobSpec], Iterator[Finding]]
 
 def check_spec(spec: JobSpec) -> list[Finding]:
     """Every mistake of sense in a spec whose shape is right."""
+    too_many = list(_counts(spec))
+    if too_many:
+        # Nothing else is worth the time that it would take.
+        return too_many
     return [finding for check in CHECKS for finding in check(spec)]
 
 
@@ -89,6 +93,16 @@ def _name_lengths(spec: JobSpec) -> Iterator[Finding]:
         yield Finding(("name",), message, hint, needs=(("roles",),))
 
 
+def _counts(spec: JobSpec) -> Iterator[Finding]:
+    if len(spec.roles) > MAX_ROLES:
+        message = f"roles: {len(spec.roles):,} roles, at most {MAX_ROLES} are allowed"
+        yield Finding(("roles",), message, "use replicas for tasks that do the same", "key")
+    count = sum(role.replicas for role in spec.roles.values())
+    if count > MAX_TASKS:
+        message = f"roles: {count:,} tasks in all, at most {MAX_TASKS:,} are allowed"
+        yield Finding(("roles",), message, "lower the replicas of some roles", "key")
+
+
 def _single_tasks(spec: JobSpec) -> Iterator[Finding]:
     for name in ("chief", "evaluator"):
         if name in spec.roles and spec.roles[name].replicas > 1:
@@ -136,6 +150,14 @@ def _nothing_beside_train(spec: JobSpec) -> Iterator[Finding]:
     if spec.args:
         message = "args goes with command, not with train"
         yield Finding(("args",), message, "settings of the trainer belong under train", "key")
+    if spec.code is not None:
+        message = "code goes with command; the bundled trainer has its own"
+        hint = "remove code, or train to run your own program"
+        yield Finding(("code",), message, hint, "key", (("train",),))
+    if spec.requirements is not None:
+        message = "requirements goes with command; the bundled trainer has what it needs"
+        hint = "remove requirements, or train to run your own program"
+        yield Finding(("requirements",), message, hint, "key", (("train",),))
     if spec.strategy is not None:
         message = "strategy goes with command; with train the algorithm decides it"
         yield Finding(("strategy",), message, "remove strategy", "key")
@@ -147,12 +169,14 @@ def _nothing_beside_train(spec: JobSpec) -> Iterator[Finding]:
 
 
 def _images(spec: JobSpec) -> Iterator[Finding]:
-    """Your own program in a container needs an image that has it."""
-    if spec.backend == "local" or spec.train is not None or spec.image is not None:
+    """Your own program in a container needs an image that has it, or code to bring it there."""
+    if spec.backend == "local" or spec.image is not None:
+        return
+    if spec.train is not None or spec.code is not None:
         return
     if all(role.image is None for role in spec.roles.values()):
         message = f"backend {spec.backend} needs an image to run your command in"
-        hint = "add image: tensorflow/tensorflow:2.21.0, or one of your own"
+        hint = "add code: . to bring your files there, or image: with one that has them"
         needs: tuple[Path, ...] = (("image",), ("train",), ("roles",), ("command",))
         yield Finding(("backend",), message, hint, needs=needs)
 
@@ -266,6 +290,13 @@ def _docker_hosts(spec: JobSpec) -> Iterator[Finding]:
                 yield Finding((*path, "tasks", place), message, hint, needs=(("roles",),))
 
 
+def _live_code(spec: JobSpec) -> Iterator[Finding]:
+    if spec.code is not None and spec.code.live and spec.backend != "local":
+        message = f"code.live: tasks on {spec.backend} do not see this machine's folder"
+        hint = "remove live: a snapshot of the folder is sent"
+        yield Finding(("code", "live"), message, hint, "key", (("backend",),))
+
+
 CHECKS: tuple[Check, ...] = (
     _some_role,
     _role_names,
@@ -277,6 +308,7 @@ CHECKS: tuple[Check, ...] = (
     _ports,
     _program,
     _images,
+    _live_code,
     _reserved_variables,
     _volume_targets,
     _algorithm_roles,

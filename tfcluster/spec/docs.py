@@ -16,21 +16,43 @@ _INTRO = """# The spec
 
 Every key of a `cluster.yaml`. This page is written by `python -m tfcluster.spec.docs`.
 
-A spec is a Jinja2 template whose output is YAML 1.2: `no` is a string, `1:30` is a string.
-`--var name=value` gives `{{ name }}` its value, `{{ env("NAME", "default") }}` reads one
-environment variable, and a name that is not defined is an error.
-
-Filters: {FILTERS}.
-
-`--set roles.worker.replicas=4` changes one value after that, typed by the tables below; a value
-of `null` removes the key. List items are `volumes[0].target`, keys with dots may be quoted:
-`kubernetes.pod_template."a.b"=c`. Unknown keys are errors.
-
+- YAML 1.2: `no` is a string, `1:30` is a string. Unknown and duplicate keys are errors.
 - Durations: seconds (`90`) or units (`90s`, `2m`, `1h30m`).
 - Sizes: Kubernetes quantities (`512Mi`, `2Gi`, `500M`) or bytes.
 - A key with nothing after it (`env:`) is an empty section.
 - In `env` and `args`, numbers are kept as they are written (`1.10` stays `1.10`); `true`, `false`
   and `null` must be quoted.
+- A job has at most 100 roles and 20,000 tasks, 10,000 in a role.
+
+## Templates
+
+A spec is a Jinja2 template. `--var name=value` gives `{{ name }}` its value,
+`{{ env("NAME", "default") }}` reads one environment variable, and a name that is not defined is an
+error.
+
+Such a value is data: wherever it stands, it is a part of one string or number, and never a key, a
+list, a comment or a line of its own. A value that YAML would read as more is refused:
+
+```yaml
+env:
+  GREETING: {{ greeting }}            # refused with --var greeting='a: b'
+  GREETING: {{ greeting | tojson }}   # takes any text; no quotes around it
+```
+
+What is a list or a mapping has to be made by the template, as in
+`args: {{ options.split(",") | tojson }}`, or given by `--set`.
+
+Filters: {FILTERS}.
+
+A template may use two seconds of CPU time and 256 MiB of memory, and print 1 MiB.
+
+## Overrides
+
+`--set roles.worker.replicas=4` changes one value after the template, typed by the tables below.
+Where a string belongs, the value is taken as it is: `--set env.GREETING='a: b'`. Elsewhere it is
+YAML, and may be a list or a mapping: `--set args='[--fast, --seed, 1]'`. A value of `null` removes
+the key. List items are `volumes[0].target`, keys with dots may be quoted:
+`kubernetes.pod_template."a.b"=c`.
 """
 
 # Where each part is explained: title, path into the schema.
@@ -38,6 +60,8 @@ _SECTIONS: list[tuple[str, str, tuple[str | int, ...]]] = [
     ("The job", "", ()),
     ("A role", "roles.<role>", ("roles", "worker")),
     ("The bundled trainer", "train", ("train",)),
+    ("Your program's files", "code", ("code",)),
+    ("Results", "results", ("results",)),
     ("Restarts", "restarts", ("restarts",)),
     ("A volume", "volumes[]", ("volumes", 0)),
     ("A source of variables", "env_from[]", ("env_from", 0)),

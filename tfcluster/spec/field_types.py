@@ -18,6 +18,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from tfcluster.escapes import visible
 from tfcluster.quantities import BadQuantity, parse_duration, parse_quantity
 from tfcluster.spec.yaml_scalars import core_text, plain
 
@@ -54,7 +55,7 @@ def shown(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "a list"
     if isinstance(value, str):
-        text = "".join(char if char.isprintable() else "�" for char in value)
+        text = visible(value)
         return f'"{text[:40]}…"' if len(text) > 40 else f'"{text}"'
     return "nothing" if value is None else core_text(value)
 

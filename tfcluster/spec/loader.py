@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from tfcluster.spec.model import JobSpec
     from tfcluster.spec.overrides import Edited
     from tfcluster.spec.places import Mistake, Span
-    from tfcluster.spec.template_marks import Rendered
+    from tfcluster.spec.rendered import Rendered
     from tfcluster.spec.yamldata import YamlData
 
 MAX_BYTES = 2**20
+MOST_PROBLEMS = 100  # that are worked out; more are only counted
 _NO_VARIABLES: Mapping[str, str] = {}
 
 
@@ -36,6 +37,11 @@ class LoadedSpec:
     variables: dict[str, str]
     warnings: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
+
+    @property
+    def base(self) -> Path:
+        """What relative paths in the spec are relative to: its folder."""
+        return self.path.resolve().parent if self.path else Path.cwd()
 
     def masked_yaml(self) -> str:
         """The spec as understood, as YAML, with secrets masked: fit to be kept."""
@@ -87,7 +93,7 @@ def load_spec_text(
     rendered, problems = _render(text, name, variables, environ)
     document = _parse(rendered, name)
     places = _Places(rendered, document, name)
-    problems += [places.problem(mistake) for mistake in document.mistakes]
+    problems += [places.problem(mistake) for mistake in document.mistakes[:MOST_PROBLEMS]]
     if overrides or backend is not None:
         schema = json_schema() if overrides else {}
         edited = apply_overrides(document.data, overrides, backend, schema)
@@ -96,10 +102,13 @@ def load_spec_text(
     verdict = validate_spec(edited.data)
     # One place, one message: a tag that is refused need not be called a wrong type as well.
     known = {(p.line, p.column) for p in problems if p.line is not None}
-    found = [places.problem_of(finding, edited) for finding in verdict.findings]
+    findings = places.first(verdict.findings)
+    found = [places.problem_of(finding, edited) for finding in findings]
     problems += edited.problems + [p for p in found if (p.line, p.column) not in known]
     if problems or verdict.spec is None:
-        raise SpecProblems(_sorted(problems))
+        more = max(0, len(document.mistakes) - MOST_PROBLEMS)
+        more += len(verdict.findings) - len(findings) + verdict.more
+        raise SpecProblems(_sorted(problems), more)
     warnings = warnings_of(verdict.spec)
     return LoadedSpec(verdict.spec, None, text, dict(variables), warnings)
 
@@ -135,6 +144,10 @@ def _render(
     text: str, name: str, variables: Mapping[str, str], environ: Mapping[str, str] | None
 ) -> tuple[Rendered, list[Problem]]:
     from tfcluster.spec.places import problem_at
+    from tfcluster.spec.rendered import Rendered
+
+    if not variables and not any(tag in text for tag in ("{{", "{%", "{#")):
+        return Rendered.literally(text), []
     from tfcluster.spec.template import TemplateMistakes, render_template, unused_variables
 
     problems = [
@@ -149,6 +162,13 @@ def _render(
         problems += [problem_at(mistake, text, name) for mistake in error.mistakes]
         raise SpecProblems(_sorted(problems)) from None
     problems += [Problem(mistake.message, hint=mistake.hint) for mistake in unused]
+    if rendered.values:
+        from tfcluster.spec.data_values import check_values
+
+        places = _Places(rendered, None, name)
+        problems += [places.problem(mistake) for mistake in check_values(rendered)]
+        if problems:
+            raise SpecProblems(_sorted(problems))
     return rendered, problems
 
 
@@ -159,8 +179,10 @@ def _parse(rendered: Rendered, name: str) -> YamlData:
         document = read_yaml(rendered.text)
     except YamlMistake as error:
         places = _Places(rendered, None, name)
-        problems = [places.problem(mistake) for mistake in error.mistakes]
-        raise SpecProblems(_sorted(problems)) from None
+        # The last one says why the text cannot be read any further.
+        known = [*error.mistakes[:-1][:MOST_PROBLEMS], error.mistakes[-1]]
+        problems = [places.problem(mistake) for mistake in known]
+        raise SpecProblems(_sorted(problems), len(error.mistakes) - len(known)) from None
     if not isinstance(document.data, dict):
         message = "a spec is a mapping, with keys such as name and roles"
         raise SpecProblems([Problem(message, name, hint="tfcluster init writes one")])
@@ -205,6 +227,17 @@ class _Places:
         if flag is not None:
             return Problem(finding.message, flag, hint=finding.hint)
         return self.problem(Mistake(finding.message, self._span(finding), finding.hint))
+
+    def first(self, findings: Sequence[Finding]) -> Sequence[Finding]:
+        """Those that are worth working out: the first of the file."""
+        if len(findings) <= MOST_PROBLEMS:
+            return findings
+
+        def place(finding: Finding) -> int:
+            span = self._span(finding)
+            return span.start if span else -1
+
+        return sorted(findings, key=place)[:MOST_PROBLEMS]
 
     def _span(self, finding: Finding) -> Span | None:
         """Where the finding's key or value was written, or the nearest thing around it."""

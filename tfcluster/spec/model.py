@@ -26,11 +26,14 @@ from tfcluster.spec.field_types import (
     nothing_is,
 )
 from tfcluster.spec.parts import (
+    Code,
     EnvSource,
     ImagePull,
     Ports,
+    RequirementsField,
     RestartPolicy,
     Restarts,
+    ResultsField,
     Roles,
     RoleSpec,
     Success,
@@ -42,6 +45,9 @@ __all__ = ["JobSpec", "RestartPolicy", "RoleSpec", "TrainSpec", "json_schema"]
 
 Backend = Literal["local", "docker", "kubernetes"]
 Strategy = Literal["between-graph", "multi-worker", "coordinator", "in-graph"]
+
+OWN_STALL = 300.0  # seconds, for programs that tfcluster knows nothing of
+AFTER_RECOVERY = 15.0  # seconds
 
 STRATEGY_OF_ALGORITHM: dict[str, Strategy] = {
     "allreduce": "multi-worker",
@@ -69,7 +75,7 @@ class JobSpec(Frozen):
         SerializeAsAny[TrainSpec] | None, PlainValidator(read_train), WithJsonSchema({})
     ] = Field(default=None, description="Trains with the bundled trainer, with these settings.")
     image: Text | None = Field(
-        default=None, description="The container image; the trainer's own if train is used."
+        default=None, description="The container image; the trainer's own for train, or with code."
     )
     command: Command | None = Field(
         default=None, description="Your own program instead of train, as a list."
@@ -78,6 +84,15 @@ class JobSpec(Frozen):
         default=[],
         description="The program's arguments; $(TASK), $(INDEX), $(PS_HOSTS) and the like are"
         " filled in per task.",
+    )
+    code: Code | None = Field(
+        default=None,
+        description="Your program's files, brought to every task: a folder, or folder, ignore,"
+        " allow, limit and live.",
+    )
+    requirements: RequirementsField | None = Field(
+        default=None,
+        description="Python packages that your program needs: a requirements file, or a list.",
     )
     env: Env = Field(default={}, description="Environment variables of every task.")
     env_from: Annotated[list[EnvSource], nothing_is(list)] = Field(
@@ -106,6 +121,18 @@ class JobSpec(Frozen):
     deadline: Duration | None = Field(
         default=None, description="When the whole job must have ended."
     )
+    stall_timeout: Duration | None = Field(
+        default=None,
+        description="How long a task may stand still: stopped, not answering, or without progress"
+        " after it has reported some; if unset 15 s more than the trainer's recovery_seconds, or"
+        " 5 minutes for your own program.",
+    )
+    on_stall: Literal["report", "restart", "fail"] | None = Field(
+        default=None,
+        description="What happens to a task that stands still and keeps the others waiting: it is"
+        " reported, restarted as after a failure, or fails the job; if unset restart with train,"
+        " else report.",
+    )
     stop_grace: Seconds = Field(
         default=10.0, description="How long a task may take to stop before it is killed."
     )
@@ -121,6 +148,11 @@ class JobSpec(Frozen):
         default=None, description="The folder for TensorBoard logs and results."
     )
     checkpoints: Text | None = Field(default=None, description="The folder for checkpoints.")
+    results: ResultsField | None = Field(
+        default=None,
+        description="What comes back to your folder at the end: patterns of files in"
+        " $TFCLUSTER_OUTPUT, or files, to, limit and wait.",
+    )
     tensorboard: bool = Field(
         default=False, description="Whether a TensorBoard runs next to the job."
     )
@@ -195,6 +227,17 @@ class JobSpec(Frozen):
             if name in ending:
                 return (name,)
         return ending
+
+    @property
+    def effective_stall(self) -> tuple[float, str]:
+        """After how many seconds a task stands still, and what is done about it.
+
+        The trainer's tasks give up by themselves after recovery_seconds, and know why.
+        """
+        recovery = getattr(self.train, "recovery_seconds", None)
+        usual = OWN_STALL if recovery is None else recovery + AFTER_RECOVERY
+        action = self.on_stall or ("report" if self.train is None else "restart")
+        return usual if self.stall_timeout is None else self.stall_timeout, action
 
     def restarts_of(self, role: str) -> RestartPolicy:
         """The role's own restart policy, or the job's."""

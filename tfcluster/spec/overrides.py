@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfcluster.errors import Problem
-from tfcluster.redaction import MASK, is_secret_path, looks_secret
+from tfcluster.escapes import visible
+from tfcluster.redaction import MASK, is_secret_path, masked_override
 from tfcluster.similar import did_you_mean
 from tfcluster.spec.findings import Path, dotted
 from tfcluster.spec.schema_walk import SchemaNode, schema_at
@@ -178,9 +179,6 @@ def _flag(text: str, path: Path) -> str:
 
 
 def _shown(text: str) -> str:
-    """The override on one line, not too long, a secret-looking key's value masked."""
-    key, equals, _ = text.partition("=")
-    if looks_secret(key):
-        return f"{key}={MASK}" if equals else MASK
-    line = "".join(char if char.isprintable() else "�" for char in text)
+    """The override on one line, not too long, without a secret."""
+    line = visible(masked_override(text))
     return f"{line[:70]}…" if len(line) > 70 else line

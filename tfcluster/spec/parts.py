@@ -18,6 +18,7 @@ from tfcluster.spec.field_types import (
     Command,
     Env,
     Frozen,
+    Seconds,
     Size,
     Text,
     matching,
@@ -27,6 +28,8 @@ from tfcluster.spec.field_types import (
 )
 
 MAX_REPLICAS = 10_000
+MAX_TASKS = 20_000
+MAX_ROLES = 100
 
 
 def exactly_one(part: Frozen, names: tuple[str, ...], what: str) -> None:
@@ -68,6 +71,87 @@ class Volume(Frozen):
     def _one_source(self) -> Volume:
         exactly_one(self, ("source", "name", "claim", "secret", "config_map"), "a volume")
         return self
+
+
+class CodeSpec(Frozen):
+    """Your program's files: the same ones at the same place in every task, without an image."""
+
+    folder: Text = Field(
+        default=".", description="The folder that is sent; relative to the spec's own."
+    )
+    ignore: Annotated[list[Text], nothing_is(list)] = Field(
+        default=[],
+        description="What is left out, written as in .gitignore; .gitignore and .tfclusterignore"
+        " of the folder count as well.",
+    )
+    allow: Annotated[list[Text], nothing_is(list)] = Field(
+        default=[], description="Files that look like secrets and are none, as in .gitignore."
+    )
+    limit: Size | None = Field(
+        default=None, description="The most that all files together may have; 100Mi if unset."
+    )
+    live: bool = Field(
+        default=False,
+        description="Local processes use the folder itself, and see what changes in it.",
+    )
+
+
+def _code(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"folder": value}
+    if value is not None and not isinstance(value, (dict, CodeSpec)):
+        hint = "write code: ., or code: {folder: ., ignore: [data/]}"
+        raise wrong(f"expected a folder or a mapping, got {shown(value)}", hint)
+    return value
+
+
+Code = Annotated[CodeSpec, BeforeValidator(_code, json_schema_input_type=str | CodeSpec)]
+
+
+class ResultsSpec(Frozen):
+    """What comes back to your folder at the end, from $TFCLUSTER_OUTPUT of each task."""
+
+    files: Annotated[list[Text], nothing_is(list)] = Field(
+        default=["*"], description='Patterns of paths or names, as in ["*.keras", "logs/*"].'
+    )
+    to: Text = Field(
+        default="results", description="The folder; each run has one of its own in it."
+    )
+    limit: Size | None = Field(
+        default=None, description="The most that is brought of one task; 100Mi if unset."
+    )
+    wait: Seconds = Field(
+        default=60.0,
+        description="Kubernetes: how long a pod that has ended waits until its files are fetched.",
+    )
+
+
+def _results(value: Any) -> Any:
+    if isinstance(value, list):
+        return {"files": value}
+    if value is not None and not isinstance(value, (dict, ResultsSpec)):
+        hint = 'write results: ["*"], or results: {files: ["*.keras"], limit: 1Gi}'
+        raise wrong(f"expected a list or a mapping, got {shown(value)}", hint)
+    return value
+
+
+ResultsField = Annotated[
+    ResultsSpec, BeforeValidator(_results, json_schema_input_type=list[str] | ResultsSpec)
+]
+
+
+def _requirements(value: Any) -> Any:
+    if value is None or (isinstance(value, str) and value):
+        return value
+    if isinstance(value, list) and all(isinstance(entry, str) for entry in value):
+        return value
+    hint = 'write requirements: requirements.txt, or requirements: ["einops>=0.8"]'
+    raise wrong(f"expected a file or a list of packages, got {shown(value)}", hint)
+
+
+RequirementsField = Annotated[
+    str | list[str], BeforeValidator(_requirements, json_schema_input_type=str | list[str])
+]
 
 
 class RestartPolicy(Frozen):

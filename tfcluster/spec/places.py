@@ -6,6 +6,7 @@ import functools
 from dataclasses import dataclass
 
 from tfcluster.errors import Problem
+from tfcluster.escapes import visible
 from tfcluster.redaction import masked_line
 
 MAX_SNIPPET = 100
@@ -89,4 +90,4 @@ def _blanks(text: str) -> str:
 
 def _visible(text: str) -> str:
     """The text without characters that would move the cursor or change colours."""
-    return "".join(char if char.isprintable() or char == "\t" else "�" for char in text)
+    return "\t".join(map(visible, text.split("\t")))

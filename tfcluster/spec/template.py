@@ -8,30 +8,36 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 
-from jinja2 import TemplateSyntaxError, UndefinedError, meta, nodes
+from jinja2 import Template, TemplateSyntaxError, UndefinedError, meta, nodes
 from jinja2.exceptions import SecurityError
 
 from tfcluster.similar import did_you_mean
 from tfcluster.spec.places import Mistake, Span
+from tfcluster.spec.rendered import Rendered
+from tfcluster.spec.template_child import Exhausted, bounded
+from tfcluster.spec.template_filters import MAX_TEXT
 from tfcluster.spec.template_marks import (
-    MARK_CLOSE,
-    MARK_OPEN,
-    Rendered,
+    RESERVED,
+    Marks,
     mark_tree,
     take_marks_out,
     unmarked_length,
 )
-from tfcluster.spec.template_sandbox import (
-    MAX_TEXT,
-    MissingVariable,
-    SpecEnvironment,
-    TemplateRefused,
-    guard_tree,
-)
+from tfcluster.spec.template_sandbox import MissingVariable, SpecEnvironment, guard_tree
+from tfcluster.spec.template_simple import is_simple
+from tfcluster.spec.template_values import TemplateRefused, given
+from tfcluster.spec.unclosed import unclosed_tag
 
 MAX_TAGS = 5_000
 _MAX_MISSING = 20
-_OTHER_FILES = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
+_TOO_MUCH = "a spec describes replicas with a number, it need not loop over them"
+_REFUSED: dict[type[nodes.Node], str] = {
+    **dict.fromkeys(
+        (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends),
+        "a spec is one file: include, import and extends are not available",
+    ),
+    nodes.ScopedEvalContextModifier: "autoescape is for HTML, and a spec is YAML",
+}
 
 
 class TemplateMistakes(Exception):
@@ -54,23 +60,36 @@ def render_template(
 ) -> Rendered:
     """The template's output; TemplateMistakes names every variable that is missing."""
     _check_source(source)
-    given: dict[str, str] = dict(variables)
     surroundings = dict(os.environ if environ is None else environ)
+    if is_simple(source):
+        outcome = _render(source, variables, surroundings)
+    else:
+        try:
+            outcome = bounded(lambda: _render(source, variables, surroundings))
+        except Exhausted as error:
+            outcome = [_exhausted(error, source)]
+    if isinstance(outcome, Rendered):
+        return outcome
+    raise TemplateMistakes(outcome)
+
+
+def _render(
+    source: str, variables: Mapping[str, str], environ: dict[str, str]
+) -> Rendered | list[Mistake]:
+    """The output, or every variable that is missing, or whatever else is wrong."""
+    values = {name: given(text, f'the variable "{name}"') for name, text in variables.items()}
     mistakes: list[Mistake] = []
     for _ in range(_MAX_MISSING):
-        outcome = _render_once(source, given, surroundings)
+        outcome = _render_once(source, values, environ)
         if isinstance(outcome, Rendered):
-            if mistakes:
-                break
-            return outcome
+            return mistakes or outcome
         missing = outcome.variable or outcome.environment
         if missing is None:
             # After a stand-in value, only further missing names are the person's own mistakes.
-            mistakes = mistakes or [outcome.mistake]
-            break
+            return mistakes or [outcome.mistake]
         mistakes.append(outcome.mistake)
-        (given if outcome.variable else surroundings)[missing] = "1"
-    raise TemplateMistakes(mistakes)
+        (values if outcome.variable else environ)[missing] = "1"
+    return mistakes
 
 
 def unused_variables(source: str, variables: Mapping[str, str]) -> list[Mistake]:
@@ -97,11 +116,10 @@ def _check_source(source: str) -> None:
     if source.count("{{") + source.count("{%") > MAX_TAGS:
         message = f"a template cannot have more than {MAX_TAGS:,} {{{{ … }}}} and {{% … %}}"
         raise TemplateMistakes([Mistake(message)])
-    for char in (MARK_OPEN, MARK_CLOSE):
-        offset = source.find(char)
-        if offset >= 0:
-            message = f"the character U+{ord(char):04X} cannot be used in a spec"
-            raise TemplateMistakes([Mistake(message, Span(offset, offset + 1))])
+    found = RESERVED.search(source)
+    if found is not None:
+        message = f"the character U+{ord(found[0]):04X} cannot be used in a template"
+        raise TemplateMistakes([Mistake(message, Span(*found.span()))])
 
 
 def _render_once(
@@ -109,15 +127,10 @@ def _render_once(
 ) -> Rendered | _Failure:
     env = SpecEnvironment(environ)
     try:
-        tree = env.parse(source)
-        for node in tree.find_all(_OTHER_FILES):
-            message = "a spec is one file: include, import and extends are not available"
-            return _Failure(Mistake(message, line_span(source, node.lineno)))
-        marks = mark_tree(env, tree, source)
-        guard_tree(tree)
+        template, marks = _compile(env, source)
         chunks: list[str] = []
         size = 0
-        for chunk in env.from_string(tree).generate(dict(variables)):
+        for chunk in template.generate(dict(variables)):
             size += unmarked_length(chunk)
             if size > MAX_TEXT:
                 raise TemplateRefused(f"the output is larger than {MAX_TEXT // 2**20} MiB")
@@ -125,11 +138,26 @@ def _render_once(
             chunks.append(chunk)
     except Exception as error:
         return _failure(error, source, variables)
-    rendered = take_marks_out("".join(chunks), marks, source)
-    if MARK_OPEN in rendered.text or MARK_CLOSE in rendered.text:
-        message = "a variable contains a character that cannot be used in a spec"
-        return _Failure(Mistake(message, hint="write {{ … | tojson }} to insert any text"))
-    return rendered
+    return take_marks_out("".join(chunks), marks, source, env.printer.printed)
+
+
+def _compile(env: SpecEnvironment, source: str) -> tuple[Template, Marks]:
+    tree = env.parse(source)
+    for node in tree.find_all(tuple(_REFUSED)):
+        raise TemplateSyntaxError(_REFUSED[type(node)], node.lineno)
+    marks = mark_tree(env, tree, source)
+    guard_tree(tree)
+    return env.from_string(tree), marks
+
+
+def _exhausted(error: Exhausted, source: str) -> Mistake:
+    """What to say of a template that had to be ended, with its line if that is known."""
+    span = None
+    if error.line is not None:
+        # It came as far as running, so that compiling it once more is cheap.
+        template, _ = _compile(SpecEnvironment({}), source)
+        span = line_span(source, template.get_corresponding_lineno(error.line))
+    return Mistake(f"the template does too much work: {error}", span, _TOO_MUCH)
 
 
 def _failure(error: Exception, source: str, variables: Mapping[str, str]) -> _Failure:
@@ -144,10 +172,16 @@ def _failure(error: Exception, source: str, variables: Mapping[str, str]) -> _Fa
     if isinstance(error, TemplateRefused):
         return _Failure(Mistake(str(error), span, error.hint))
     if isinstance(error, TemplateSyntaxError):
+        unclosed = unclosed_tag(source, error.lineno)
+        if unclosed is not None:
+            return _Failure(unclosed)
         return _Failure(Mistake(f"template: {_sentence(error)}", span, _syntax_hint(error)))
     if isinstance(error, SecurityError):
         hint = "use a filter instead, such as {{ name | replace(…) }}"
         return _Failure(Mistake(f"template: {_sentence(error)}", span, hint))
+    if isinstance(error, MemoryError):
+        message = f"the template does too much work: {Exhausted.memory()}"
+        return _Failure(Mistake(message, span, _TOO_MUCH))
     if isinstance(error, RecursionError):
         return _Failure(Mistake("template: it is nested too deeply", span))
     return _Failure(Mistake(f"template: {_sentence(error)}", span))

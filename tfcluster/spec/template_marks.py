@@ -9,18 +9,21 @@ change what a template does.
 
 from __future__ import annotations
 
-import bisect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from jinja2 import Environment, nodes
 
 from tfcluster.spec.places import Span
+from tfcluster.spec.rendered import Rendered, Value
 
 MARK_OPEN, MARK_CLOSE = "\ue000", "\ue001"
-_MARK = re.compile(f"{MARK_OPEN}([0-9]{{1,9}}){MARK_CLOSE}")
-_CAPTURING = (nodes.Macro, nodes.CallBlock, nodes.FilterBlock, nodes.AssignBlock)
+# Around a person's value: VALUE_OPEN, a number, MARK_CLOSE, the value, VALUE_END.
+VALUE_OPEN, VALUE_END = "\ue002", "\ue003"
+RESERVED = re.compile("[\ue000-\ue003]")
+_MARK = re.compile("\ue000([0-9]{1,9})\ue001|\ue002([0-9]{1,9})\ue001|\ue003")
+_CAPTURING = (nodes.Macro, nodes.CallBlock, nodes.FilterBlock, nodes.AssignBlock, nodes.Block)
 
 
 @dataclass
@@ -34,34 +37,6 @@ class Marks:
         return f"{MARK_OPEN}{len(self.places) - 1}{MARK_CLOSE}"
 
 
-@dataclass(frozen=True)
-class Rendered:
-    """A template's output, and the way back from it to the source."""
-
-    text: str
-    source: str
-    _starts: tuple[int, ...]
-    _places: tuple[tuple[int, int | None], ...]
-
-    def origin(self, span: Span) -> Span:
-        """The stretch of the source that this stretch of the output was written by."""
-        index = bisect.bisect_right(self._starts, span.start) - 1
-        if index < 0:
-            return Span(0, 0)
-        offset, length = self._places[index]
-        if length is not None:
-            return Span(offset, offset + length)
-        start = min(offset + span.start - self._starts[index], len(self.source))
-        end = self._end(span, index)
-        return Span(start, max(start, min(end, len(self.source))))
-
-    def _end(self, span: Span, first: int) -> int:
-        """Where the span ends, following it over `{{ … }}` that continue the same text."""
-        index = max(first, bisect.bisect_left(self._starts, span.end) - 1)
-        offset, length = self._places[index]
-        return offset + (span.end - self._starts[index] if length is None else length)
-
-
 def mark_tree(env: Environment, tree: nodes.Template, source: str) -> Marks:
     """Puts marks into the tree of `source`; returns where each of them belongs."""
     literals, expressions = _spans(env, source)
@@ -70,21 +45,29 @@ def mark_tree(env: Environment, tree: nodes.Template, source: str) -> Marks:
     return marks
 
 
-def take_marks_out(output: str, marks: Marks, source: str) -> Rendered:
-    """The output without its marks."""
+def take_marks_out(
+    output: str, marks: Marks, source: str, printed: Sequence[tuple[str, bool]] = ()
+) -> Rendered:
+    """The output without its marks; `printed` says what the values are."""
     starts: list[int] = []
     places: list[tuple[int, int | None]] = []
+    values: list[Value] = []
     texts: list[str] = []
-    position = size = 0
+    position = size = begin = 0
+    origin, json = "", False
     for match in _MARK.finditer(output):
         texts.append(output[position : match.start()])
         size += match.start() - position
         position = match.end()
-        if int(match[1]) < len(marks.places):
+        if match[1] is not None:
             starts.append(size)
             places.append(marks.places[int(match[1])])
+        elif match[2] is not None:
+            begin, (origin, json) = size, printed[int(match[2])]
+        else:
+            values.append(Value(begin, size, origin, json))
     texts.append(output[position:])
-    return Rendered("".join(texts), source, tuple(starts), tuple(places))
+    return Rendered("".join(texts), source, tuple(starts), tuple(places), tuple(values))
 
 
 def unmarked_length(text: str) -> int:
@@ -149,7 +132,7 @@ def _mark_blocks(node: nodes.Node, marks: Marks, source: str) -> None:
             continue
         out: list[nodes.Node] = []
         for child in value:
-            if isinstance(child, (nodes.CallBlock, nodes.FilterBlock)):
+            if isinstance(child, (nodes.CallBlock, nodes.FilterBlock, nodes.Block)):
                 span = _line_span(source, child.lineno)
                 mark = nodes.TemplateData(marks.new(span.start, span.end - span.start))
                 out.append(nodes.Output([mark], lineno=child.lineno))

@@ -21,6 +21,7 @@ from tfcluster.spec.schema_walk import schema_at
 from tfcluster.spec.wording import finding_of
 
 _ROUNDS = 20
+_MOST_WORDED = 1000
 _STAND_INS: dict[str, Any] = {"name": "job", "roles": {}}
 
 
@@ -30,6 +31,7 @@ class Verdict:
 
     spec: JobSpec | None
     findings: tuple[Finding, ...]
+    more: int = 0  # mistakes that nobody would read
 
 
 def validate_spec(data: dict[str, Any]) -> Verdict:
@@ -38,10 +40,12 @@ def validate_spec(data: dict[str, Any]) -> Verdict:
         spec = JobSpec.model_validate(data)
     except ValidationError as error:
         errors: list[Any] = error.errors(include_url=False)
+        worded = errors[:_MOST_WORDED]
         schema = json_schema()
-        meant = _meant(errors, schema)
-        shape = [finding_of(entry, schema) for entry in errors if _path(entry) not in meant]
-        return Verdict(None, (*shape, *_sense_of_the_rest(data, errors, meant)))
+        meant = _meant(worded, schema)
+        shape = [finding_of(entry, schema) for entry in worded if _path(entry) not in meant]
+        sense = _sense_of_the_rest(data, errors, meant)
+        return Verdict(None, (*shape, *sense), len(errors) - len(worded))
     findings = check_spec(spec)
     return Verdict(None if findings else spec, tuple(findings))
 

@@ -17,6 +17,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.reader import ReaderError
 
 from tfcluster.spec.places import Mistake, Span
+from tfcluster.spec.unclosed import unclosed_at
 from tfcluster.spec.yaml_scalars import TOO_LONG, core_scalar, core_text
 
 Path = tuple[str | int, ...]
@@ -29,7 +30,6 @@ _HINTS = {
     "expected <block end>": "check the indentation of this line and the lines above",
     "could not find expected ':'": "check the indentation, and the line above for a missing colon",
     "found character '\\t'": "indent with spaces, not tabs",
-    "found unexpected end of stream": "a quote is opened and never closed",
     "cannot start any token": "quote a string that starts with this character",
 }
 
@@ -73,7 +73,7 @@ def read_yaml(text: str) -> YamlData:
         message = f"the character U+{ord(text[error.position]):04X} is not allowed"
         raise YamlMistake(Mistake(message, span)) from None
     except MarkedYAMLError as error:
-        raise YamlMistake(*builder.mistakes, _syntax_mistake(error)) from None
+        raise YamlMistake(*builder.mistakes, _syntax_mistake(error, text)) from None
     except (YAMLError, RecursionError, ValueError, IndexError) as error:
         raise YamlMistake(Mistake(f"this is not YAML: {error}".split("\n")[0])) from None
     out = YamlData(None, mistakes=builder.mistakes)
@@ -232,15 +232,19 @@ def _span(event: Any) -> Span:
     return Span(start, max(end, start))
 
 
-def _syntax_mistake(error: MarkedYAMLError) -> Mistake:
-    mark = error.problem_mark or error.context_mark
+def _syntax_mistake(error: MarkedYAMLError, text: str) -> Mistake:
+    mark, opened = error.problem_mark or error.context_mark, error.context_mark
+    if mark is not None and opened is not None:
+        unclosed = unclosed_at(text, opened.index, mark.index)
+        if unclosed is not None:
+            return unclosed
     problem = str(error.problem or error.context or "this is not YAML")
     if "\\t" in problem:
         message = "a tab cannot be used for indentation"
     else:
         context = f" {error.context}" if error.context and error.problem else ""
         message = f"YAML: {problem}{context}"
-    hint = next((text for part, text in _HINTS.items() if part in problem), None)
+    hint = next((words for part, words in _HINTS.items() if part in problem), None)
     span = None if mark is None else Span(mark.index, mark.index + 1)
     return Mistake(message, span, hint)
 

@@ -26,15 +26,18 @@ import numpy as np
 from trainer.chief import Chief
 from trainer.cluster import ClusterInfo
 from trainer.data import shard_for
-from trainer.eager import EagerBatches, EagerState, StrategyRun, StrategyWorker, deadline
+from trainer.eager import EagerBatches, EagerState, StrategyRun, StrategyWorker
 from trainer.errors import SettingsError, TrainerError
 from trainer.graph import Outcome
 from trainer.job import Job
 from trainer.layout import Layout
 from trainer.models import model_from
 from trainer.optimizers import optimizer_from
+from trainer.peers import other_tasks
+from trainer.phase import wait_for
 from trainer.session import answers, wait_until
 from trainer.settings import Settings
+from trainer.watchdog import blame, deadline
 
 
 def check(cluster: ClusterInfo, settings: Settings) -> None:
@@ -60,8 +63,9 @@ class AllReduceRun(StrategyRun):
     def __init__(self, job: Job) -> None:
         super().__init__(job)
         settings, cluster = job.settings, job.cluster
-        meet(others(cluster), cluster, settings.start_seconds)
-        self._strategy = make_strategy(cluster, settings)
+        meet(other_tasks(cluster), cluster, settings.start_seconds)
+        with deadline(settings.start_seconds, lambda: blame(cluster)):
+            self._strategy = make_strategy(cluster, settings)
         self._local = self._strategy.num_replicas_in_sync // len(cluster.trainers)
         self._model, self._optimizer = model_from(settings), optimizer_from(settings)
         workers = len(cluster.trainers)
@@ -85,7 +89,9 @@ class AllReduceRun(StrategyRun):
             self._slots = [tf.Variable(zeros, trainable=False) for _ in self._optimizer.slot_starts]
         workers = len(self._cluster.trainers)
         updates = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self._state = EagerState(self._optimizer, [self._x], [self._slots], updates, workers)
+        self._state = EagerState(
+            self._optimizer, [self._x], [self._slots], updates, workers, self._watchdog
+        )
         self._spread_call = tf.function(self._spread)
         self._steps_call = tf.function(self._steps)
 
@@ -93,7 +99,7 @@ class AllReduceRun(StrategyRun):
         """The chief fills its own variables; then everyone takes the chief's."""
         import tensorflow as tf
 
-        with deadline(self._settings.start_seconds, lambda: f"{self._missing()} did not join"):
+        with deadline(self._settings.start_seconds, lambda: blame(self._cluster)):
             if self._chief:
                 self._chief.prepare(None)
             spread = self._spread_call(tf.constant(float(self._cluster.is_chief)))
@@ -111,8 +117,10 @@ class AllReduceRun(StrategyRun):
         count = min(self._most, self.total - self._updates)
         # Python numbers would be traced anew at every call.
         numbers = tf.constant(self._updates, tf.int64), tf.constant(count, tf.int64)
-        losses, stop = self._steps_call(*numbers, tf.constant(int(self._state.stop)))
-        losses = losses.numpy()
+        with self._watchdog:
+            losses, stop = self._steps_call(*numbers, tf.constant(int(self._state.stop)))
+            losses = losses.numpy()
+        self._works()
         self._refuse_nan(losses)
         self._set_updates(self._updates + count)
         self._told_to_stop = bool(stop)
@@ -176,19 +184,6 @@ class AllReduceRun(StrategyRun):
 
         return self._strategy.experimental_local_results(self._strategy.run(spread, (own,)))[0]
 
-    def _missing(self) -> str:
-        """The workers whose port does not answer, or all others if every port does."""
-        there = others(self._cluster)
-        silent = [task for task, address in there.items() if not answers(address)]
-        return ", ".join(silent or there)
-
-
-def others(cluster: ClusterInfo) -> dict[str, str]:
-    """The addresses of all workers but this one."""
-    jobs = cluster.jobs.items()
-    everyone = {f"{role}-{i}": a for role, hosts in jobs for i, a in enumerate(hosts)}
-    return {task: address for task, address in everyone.items() if task != cluster.task}
-
 
 def meet(peers: dict[str, str], cluster: ClusterInfo, seconds: float) -> None:
     """Listen on this worker's port until every other one has been seen to listen on its own.
@@ -210,6 +205,7 @@ def meet(peers: dict[str, str], cluster: ClusterInfo, seconds: float) -> None:
     except OSError as error:
         raise TrainerError(f"cannot listen on port {port}: {error.strerror}") from error
     with listener:
+        wait_for(missing)
         wait_until(all_seen, seconds, lambda: f"{', '.join(missing)} did not join")
 
 

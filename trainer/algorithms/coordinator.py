@@ -34,7 +34,7 @@ import numpy as np
 from trainer.algorithms.roles import need_chief_and_workers
 from trainer.chief import Chief
 from trainer.cluster import ClusterInfo
-from trainer.eager import EagerState, NumberedBatches, StrategyRun, StrategyWorker, deadline
+from trainer.eager import EagerState, NumberedBatches, StrategyRun, StrategyWorker
 from trainer.errors import SettingsError
 from trainer.graph import Outcome
 from trainer.job import Job
@@ -44,6 +44,7 @@ from trainer.optimizers import optimizer_from
 from trainer.session import wait_for_servers
 from trainer.settings import Settings
 from trainer.state import piece_sizes
+from trainer.watchdog import blame, deadline
 
 SERVING = ("ps", "worker")
 AHEAD = 2  # pieces of work under way for each worker
@@ -72,8 +73,7 @@ class CoordinatorRun(StrategyRun):
         settings, cluster = job.settings, job.cluster
         self._workers = len(cluster.jobs["worker"])
         wait_for_servers(cluster, settings.start_seconds)
-        connected = deadline(settings.start_seconds, lambda: "workers and ps did not answer")
-        with connected:
+        with deadline(settings.start_seconds, lambda: blame(cluster)):
             self._coordinator = make_coordinator(cluster)
         self._model, self._optimizer = model_from(settings), optimizer_from(settings)
         self._train = job.data.train
@@ -101,7 +101,9 @@ class CoordinatorRun(StrategyRun):
             columns = [vectors() for _ in self._optimizer.slot_starts]
             self._count = tf.Variable(0, dtype=tf.int64, trainable=False)
         self._slots = [list(row) for row in zip(*columns, strict=True)] or [[] for _ in sizes]
-        self._state = EagerState(self._optimizer, self._pieces, self._slots, self._count, 1)
+        self._state = EagerState(
+            self._optimizer, self._pieces, self._slots, self._count, 1, self._watchdog
+        )
         self._steps_call = tf.function(self._steps)
         # Sent to each worker once, as tensors; as constants of a function they would take minutes.
         self._data = tf.constant(self._train.images), tf.constant(self._train.labels)
@@ -135,7 +137,9 @@ class CoordinatorRun(StrategyRun):
             self._under_way.append((done, count))
             self._scheduled += count
         done, count = self._under_way.popleft()
-        losses, staleness, who = done.fetch()
+        with self._watchdog:
+            losses, staleness, who = done.fetch()
+        self._works()
         self._refuse_nan(losses)
         self._updates += count
         self._shares[int(who)] += count
@@ -145,11 +149,12 @@ class CoordinatorRun(StrategyRun):
 
     def finish(self) -> None:
         """Let the work that is under way come in, then take the result."""
-        for done, count in self._under_way:
-            done.fetch()
-            self._state.steps[0] += count
-        self._under_way.clear()
-        self._coordinator.join()
+        with self._watchdog:
+            for done, count in self._under_way:
+                done.fetch()
+                self._state.steps[0] += count
+            self._under_way.clear()
+            self._coordinator.join()
         super().finish()
 
     def _steps(self, examples: Any, first: Any, count: Any) -> tuple[Any, Any, Any]:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from tfcluster.archive import Run, runs_of
+from tfcluster.backends.docker.claim import claimed, own_runs
 from tfcluster.backends.docker.containers import container_of, labels, output_volume
 from tfcluster.backends.docker.engines import Engine, Unreachable, translated
 from tfcluster.backends.docker.lifecycle import create, remove_container, start, stop_containers
@@ -36,27 +37,40 @@ AT_ONCE = 4  # containers that are created or started at the same time
 
 def apply(run: Run, plan: Plan, changes: Sequence[Change]) -> None:
     """Make the changes true, or leave nothing of the run behind and say why."""
-    gone = [change.task for change in changes if change.action in ("replace", "remove")]
+    fresh = all(change.action == "create" for change in changes)
     note_engines(run, plan)
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(claimed(engines(plan).values(), run, plan))
+        except BaseException as error:
+            if fresh:  # one that runs goes on as it is
+                settle_failed(run, "started", error)
+            raise
+        try:
+            make_true(run, plan, changes)
+        except BaseException as error:
+            undo(run, plan, fresh=fresh)
+            settle_failed(run, "started" if fresh else "changed", error)
+            raise
+
+
+def make_true(run: Run, plan: Plan, changes: Sequence[Change]) -> None:
+    gone = [change.task for change in changes if change.action in ("replace", "remove")]
     hosts = engines(plan)
-    try:
-        end_unfinished(run)
-        for engine in run_engines(run, plan).values():
-            retire(engine, run, plan, gone)
-        run.files.forget_tasks(gone)
-        for engine in hosts.values():
-            prepare_site(engine, run, plan)
-        start_missing(run, plan, hosts)
-        if site_of(plan).tensorboard:
-            start_board(run, plan, hosts)
-    except BaseException as error:
-        undo(run, plan, error, fresh=all(change.action == "create" for change in changes))
-        raise
+    end_unfinished(run)
+    for engine in run_engines(run, plan).values():
+        retire(engine, run, plan, gone)
+    run.files.forget_tasks(gone)
+    for engine in hosts.values():
+        prepare_site(engine, run, plan)
+    start_missing(run, plan, hosts)
+    if site_of(plan).tensorboard:
+        start_board(run, plan, hosts)
 
 
 def end_unfinished(run: Run) -> None:
     """End earlier runs of the job whose start was cut short: more than containers is left."""
-    for earlier in runs_of(run.job):
+    for earlier in runs_of(run.place):
         if earlier.id == run.id or earlier.backend != "docker" or earlier.final_status():
             continue
         with taken_over(earlier):
@@ -100,7 +114,8 @@ def start_missing(run: Run, plan: Plan, hosts: dict[str, Engine]) -> None:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             return list(pool.map(action, items))
 
-    ids = step(lambda container: create(hosts[container.host], container), made)
+    ours = own_runs(run.place)
+    ids = step(lambda container: create(hosts[container.host], container, ours), made)
     pairs = list(zip(made, ids, strict=True))
     step(lambda pair: start(hosts[pair[0].host], pair[0], pair[1]), pairs)
 
@@ -109,7 +124,7 @@ def start_board(run: Run, plan: Plan, hosts: dict[str, Engine]) -> None:
     """`tensorboard: true`: beside the job, for as long as it runs."""
     from tfcluster.backends.docker import tensorboard as board
 
-    engine = hosts[container_of(plan, run.id, board.writer_of(plan)).host]
+    engine = hosts[container_of(plan, run.id, plan.writer).host]
     running = engine.api.containers(filters={"label": f"{board.MARK}={run.id}"})
     if running:
         return
@@ -119,7 +134,13 @@ def start_board(run: Run, plan: Plan, hosts: dict[str, Engine]) -> None:
     run.note("tensorboard", f"TensorBoard: http://127.0.0.1:{port}/{where}")
 
 
-def undo(run: Run, plan: Plan, error: BaseException, *, fresh: bool) -> None:
+def settle_failed(run: Run, doing: str, error: BaseException) -> None:
+    reason = getattr(error, "message", type(error).__name__)
+    run.note("failed", f"could not be {doing}: {reason}")
+    run.settle(JobStatus(run.job, run.id, "docker", "failed", ended=time.time()))
+
+
+def undo(run: Run, plan: Plan, *, fresh: bool) -> None:
     """Leave nothing half-started behind. What earlier tasks of the run wrote is kept."""
     for engine in run_engines(run, plan).values():
         with contextlib.suppress(TfclusterError):
@@ -127,6 +148,3 @@ def undo(run: Run, plan: Plan, error: BaseException, *, fresh: bool) -> None:
             if fresh:
                 with translated(engine):
                     engine.api.remove_volume(output_volume(run.job, run.id), force=True)
-    reason = getattr(error, "message", type(error).__name__)
-    run.note("failed", f"could not be {'started' if fresh else 'changed'}: {reason}")
-    run.settle(JobStatus(run.job, run.id, "docker", "failed", ended=time.time()))

@@ -14,27 +14,32 @@ from typing import TYPE_CHECKING
 
 from tfcluster.archive import Run, latest_run
 from tfcluster.backends import Backend
-from tfcluster.backends.docker.containers import (
-    container_launch,
-    container_of,
-    output_volume,
-)
-from tfcluster.backends.docker.engines import Engine, Unreachable, translated
+from tfcluster.backends.docker.containers import container_of
+from tfcluster.backends.docker.engines import Engine, Unreachable, current_engine
 from tfcluster.backends.docker.exec import run_inside, tell
 from tfcluster.backends.docker.follow import read_ended
 from tfcluster.backends.docker.lifecycle import stop_containers
 from tfcluster.backends.docker.logs import TaskReader
-from tfcluster.backends.docker.site import clean_site, engines, run_engines
+from tfcluster.backends.docker.site import clean_site, engine_names, engines, run_engines
 from tfcluster.backends.docker.status import containers_of
-from tfcluster.backends.keeping import alive, sole_reader, stale, start_keeper, taken_over
+from tfcluster.backends.keeping import sole_reader, stale, taken_over
 from tfcluster.backends.logfiles import read_logs
+from tfcluster.backends.processes import alive
 from tfcluster.backends.records import refuse_ended, run_status, settle_stopped
+from tfcluster.backends.start import start_keeper
+from tfcluster.errors import TfclusterError
 from tfcluster.events import JobStatus, LogLine, LogQuery
-from tfcluster.launch import plan as launch_plan
+from tfcluster.place import place_of
 from tfcluster.plan import Plan, require_plan, stored_plan
+from tfcluster.requirements import read_requirements
+from tfcluster.results import Results
 
 if TYPE_CHECKING:
+    from tfcluster.belongings import Belonging
     from tfcluster.changes import Change
+    from tfcluster.checkpoints import CheckpointFolder
+    from tfcluster.code.snapshot import Snapshot
+    from tfcluster.fetching import Output, Wanted
     from tfcluster.spec.model import JobSpec
 
 KEEPER = "tfcluster.backends.docker.keeper"
@@ -48,17 +53,34 @@ class DockerBackend(Backend):
 
         check(spec, base)
 
-    def plan(self, spec: JobSpec, run: Run | None, base: Path) -> Plan:
+    def plan(
+        self, spec: JobSpec, run: Run | None, base: Path, code: Snapshot | None = None
+    ) -> Plan:
         from tfcluster.backends.docker.plan import plan
 
-        return plan(spec, run, base)
+        return plan(spec, run, base, code)
+
+    def checkpoint_folder(
+        self, spec: JobSpec, run: Run | None, base: Path
+    ) -> CheckpointFolder | None:
+        from tfcluster.backends.docker.plan import checkpoint_folder
+
+        return checkpoint_folder(spec, run, base)
+
+    def ensure_free(self, spec: JobSpec, base: Path) -> None:
+        from tfcluster.backends.docker.claim import ensure_free
+        from tfcluster.backends.docker.plan import engines_of
+
+        for engine in engines_of(spec):
+            ensure_free(engine, place_of(spec.name, base))
 
     def prepare(self, spec: JobSpec, base: Path, say: Callable[[str], None]) -> None:
         """Have every image on every engine: pulled, built or copied; says so."""
         from tfcluster.backends.docker.images import provide_images
 
-        provide_images(self.plan(spec, None, base), say)
-        run = latest_run(spec.name)
+        wanted = read_requirements(spec, base)
+        provide_images(self.plan(spec, None, base), wanted, say)
+        run = latest_run(place_of(spec.name, base))
         if run is not None and run.backend == "docker" and is_unkept(run):
             say("The run's keeper was gone (a reboot?); watching again")
             start_keeper(run, KEEPER)
@@ -66,11 +88,14 @@ class DockerBackend(Backend):
     def apply(self, run: Run, plan: Plan, changes: Sequence[Change]) -> None:
         from tfcluster.backends.docker.apply import apply
 
-        with taken_over(run):
-            # Until the new keeper says that it is there, nothing counts as started.
-            run.files.forget_keeper()
-            apply(run, plan, changes)
-        start_keeper(run, KEEPER)
+        try:
+            with taken_over(run):
+                # Until the new keeper says that it is there, nothing counts as started.
+                run.files.forget_keeper()
+                apply(run, plan, changes)
+        finally:
+            if run.final_status() is None and run.files.read_keeper() is None:
+                start_keeper(run, KEEPER)
 
     # -- observe
 
@@ -111,13 +136,15 @@ class DockerBackend(Backend):
         self.observe(run)
         return read_logs(run.logs, query, lambda: self.observe(run).over)
 
-    def exec(self, run: Run, task: str, argv: Sequence[str]) -> int:
+    def exec(self, run: Run, task: str, argv: Sequence[str], *, terminal: bool = False) -> int:
         plan, engine = self._where(run, task)
-        launch = container_launch(plan, run.id)
-        role, index = launch_plan.split_task(launch, task)
-        env = launch_plan.program_env(launch, role, index)
-        folder = launch["roles"][role]["workdir"]
-        return run_inside(engine, f"{plan.job}-{task}", argv, env, folder)
+        return run_inside(engine, plan, task, argv, terminal=terminal)
+
+    def send_output(self, run: Run, task: str, wanted: Wanted) -> Output:
+        from tfcluster.backends.docker.output import output_archive
+
+        plan, engine = self._where(run, task)
+        return output_archive(engine, run, plan, task)
 
     def restart(self, run: Run, tasks: Sequence[str]) -> None:
         refuse_ended(self.observe(run), tasks)
@@ -169,27 +196,34 @@ class DockerBackend(Backend):
 
         return serve(run, require_plan(run), port, ready, say)
 
-    def output_volumes(self, run: Run) -> list[str]:
-        """The volumes that hold what the run's tasks wrote, and that are the run's own."""
-        from docker.errors import NotFound
+    def results(self, plan: Plan, run: Run) -> tuple[Results, ...]:
+        from tfcluster.backends.docker.results import results_of
 
-        name, found = output_volume(run.job, run.id), []
-        plan = stored_plan(run)
-        for engine in engines(plan).values() if plan else ():
-            with translated(engine), contextlib.suppress(NotFound):
-                engine.api.inspect_volume(name)
-                found.append(name)
-        return found
+        return results_of(plan, run.id)
 
-    def remove_output(self, run: Run) -> list[str]:
-        """Delete these volumes; their names."""
-        found = self.output_volumes(run)
-        plan = stored_plan(run)
-        for engine in engines(plan).values() if plan else ():
-            with translated(engine, "deleting results"):
-                for name in found:
-                    engine.api.remove_volume(name, force=True)
-        return found
+    # -- what runs leave behind
+
+    def hosts(self, run: Run) -> list[str]:
+        return engine_names(run)
+
+    def default_hosts(self) -> list[str]:
+        """The current engine, if it is on this machine and answers."""
+        engine = Engine(current_engine())
+        with contextlib.suppress(TfclusterError):
+            if engine.is_local:
+                engine.ping()
+                return [engine.reference]
+        return []
+
+    def survey(self, host: str, runs: Sequence[Run]) -> list[Belonging]:
+        from tfcluster.backends.docker.belongings import survey
+
+        return survey(Engine(host))
+
+    def remove(self, host: str, belongings: Sequence[Belonging]) -> None:
+        from tfcluster.backends.docker.belongings import remove
+
+        remove(Engine(host), belongings)
 
 
 def is_unkept(run: Run) -> bool:

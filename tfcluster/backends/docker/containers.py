@@ -7,13 +7,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfcluster.backends.docker.planned import DockerRole, docker_role, site_of
+from tfcluster.backends.docker.planned import PIDS_LIMIT, DockerRole, docker_role, site_of
+from tfcluster.backends.owner import owner_here
 from tfcluster.launch.plan import LaunchPlan
 from tfcluster.plan import Plan
 
 LABEL = "io.tfcluster"
+HOME_LABEL = f"{LABEL}.home"  # on what `up` makes: which state folder has the record
 LAUNCH = "/tfcluster"  # where the launch volume is mounted
+CODE_PART = "code.0"  # the archive of the code in it
 TRAINER_USER = (1000, 1000)  # as in images/trainer/Dockerfile
+# What a container of somebody's own image keeps, if it runs as root: to write to folders of other
+# users, to give files away, to become another user (gosu), and to end a program that has done so.
+# The rest of Docker's own choice (raw sockets, device files, …) has to be asked for.
+KEPT_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
+# Of a container that does one thing of ours.
+HELPER_LIMITS: dict[str, Any] = {
+    "cap_drop": ["ALL"],
+    "security_opt": ["no-new-privileges"],
+    "pids_limit": 1024,
+}
 # Finds a Python that can run the launcher; images differ in where they keep it.
 FIND_PYTHON = (
     "for p in python3 python /usr/local/bin/python3 /usr/bin/python3 /opt/conda/bin/python3; do "
@@ -50,7 +63,9 @@ class Container:
     publish: str = ""  # the host's address on which the ports are published
     environment: Mapping[str, str] = field(default_factory=dict)
     user: str | None = None
-    hardened: bool = False
+    hardened: bool = False  # on a read-only root
+    capabilities: tuple[str, ...] = ()  # all others are dropped
+    pids_limit: int = PIDS_LIMIT
     memory: int | None = None
     cpus: float | None = None
     shm: int | None = None
@@ -74,9 +89,11 @@ def launch_volume(job: str, run: str) -> str:
     return f"tfcluster-{job}-{run}-launch"
 
 
-def labels(plan: Plan, run: str, task: str = "") -> dict[str, str]:
-    """What marks everything of a run, and, for a container, whose it is."""
+def labels(plan: Plan, run: str, task: str = "", *, placed: bool = True) -> dict[str, str]:
+    """What marks everything of a run: its task, and where it was brought up from, if `placed`."""
     marks = {f"{LABEL}.job": plan.job, f"{LABEL}.run": run}
+    if placed:
+        marks |= owner_here(site_of(plan).base).marks(f"{LABEL}.")
     if task:
         role, _, index = task.rpartition("-")
         marks |= {f"{LABEL}.task": task, f"{LABEL}.role": role, f"{LABEL}.index": index}
@@ -104,7 +121,7 @@ def container_of(
         host=host,
         image=made.image,
         launcher=tuple(arguments),
-        labels=labels(plan, run, task),
+        labels=labels(plan, run, task, placed=report),
         mounts=(*task_mounts(plan, run, made), launch_mount(plan, run)),
         network=site.network or network_name(plan.job),
         ports=ports or (),
@@ -112,6 +129,8 @@ def container_of(
         environment=gpu_environment(made, index),
         user=trainer_user(made) if made.bundled else None,
         hardened=made.bundled,
+        capabilities=capabilities_of(made),
+        pids_limit=made.pids_limit,
         memory=role.resources.memory,
         cpus=role.resources.cpu,
         shm=made.shm,
@@ -131,6 +150,11 @@ def task_mounts(plan: Plan, run: str, made: DockerRole) -> tuple[Mount, ...]:
         else Mount(entry.kind, entry.source, entry.target, entry.read_only)
         for entry in made.mounts
     )
+
+
+def capabilities_of(made: DockerRole) -> tuple[str, ...]:
+    """What programs keep; the trainer's image runs as a user, and needs nothing."""
+    return () if made.bundled else tuple(sorted({*KEPT_CAPABILITIES, *made.capabilities}))
 
 
 def is_old_runtime(made: DockerRole) -> bool:
@@ -178,7 +202,9 @@ def create_arguments(api: Any, container: Container, log_driver: str, init: bool
         init=init,
         tmpfs={"/tmp": "rw,exec,mode=1777"} if container.hardened else None,
         read_only=container.hardened,
-        cap_drop=["ALL"] if container.hardened else None,
+        cap_drop=["ALL"],
+        cap_add=list(container.capabilities) or None,
+        pids_limit=container.pids_limit,
         security_opt=["no-new-privileges"],
         mem_limit=container.memory,
         memswap_limit=container.memory,

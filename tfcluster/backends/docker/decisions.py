@@ -10,8 +10,6 @@ import signal
 from dataclasses import dataclass
 from enum import Enum
 
-from tfcluster.launch.exits import EXIT_PEER_FAILED
-
 ENGINE_CODES = frozenset({125, 126, 127})  # the launcher could not be started
 
 
@@ -75,11 +73,6 @@ def decide(seen: Seen) -> Step:
     # A launcher that never spoke will not do better the next time.
     again = seen.spoke and allowed and seen.failures < seen.restarts
     return Step.REPLACE if again else Step.FAIL
-
-
-def state_of(code: int) -> str:
-    """The final state that a launcher's own exit code stands for."""
-    return {0: "succeeded", EXIT_PEER_FAILED: "stopped"}.get(code, "failed")
 
 
 def words_of(seen: Seen, ending: str) -> str:

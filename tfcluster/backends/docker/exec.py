@@ -18,10 +18,15 @@ from tfcluster.launch.system import write_all
 from tfcluster.plan import Plan
 
 
+def launcher_argv(task: str, *words: str) -> list[str]:
+    """The launcher inside a task's container, called for something other than the task itself."""
+    argv = ["/bin/sh", "-c", FIND_PYTHON, "sh", f"{LAUNCH}/launcher.py"]
+    return [*argv, "--plan", f"{LAUNCH}/launch.json", "--task", task, *words]
+
+
 def tell(engine: Engine, plan: Plan, task: str, message: Mapping[str, Any]) -> None:
     """Send a task's launcher a message from inside its container, where its port can be reached."""
-    argv = ["/bin/sh", "-c", FIND_PYTHON, "sh", f"{LAUNCH}/launcher.py"]
-    argv += ["--plan", f"{LAUNCH}/launch.json", "--task", task, "--tell", json.dumps(message)]
+    argv = launcher_argv(task, "--tell", json.dumps(message))
     with translated(engine, task):
         made = engine.api.exec_create(f"{plan.job}-{task}", argv)
         said = engine.api.exec_start(made["Id"])
@@ -32,24 +37,20 @@ def tell(engine: Engine, plan: Plan, task: str, message: Mapping[str, Any]) -> N
 
 
 def run_inside(
-    engine: Engine, container: str, argv: Sequence[str], env: Mapping[str, str], folder: str | None
+    engine: Engine, plan: Plan, task: str, argv: Sequence[str], *, terminal: bool
 ) -> int:
-    """Run a command in a container on this terminal; its exit code."""
-    terminal = os.isatty(0) and os.isatty(1)
+    """Run a command as the task would be run, with our input and output; its exit code.
+
+    The launcher reads the variables inside the container, so that the engine never sees a value.
+    """
+    command = launcher_argv(task, "--exec", *argv)
     with translated(engine, argv[0]):
-        made = engine.api.exec_create(
-            container,
-            list(argv),
-            stdin=True,
-            tty=terminal,
-            environment=dict(env),
-            workdir=folder,
-        )
+        made = engine.api.exec_create(f"{plan.job}-{task}", command, stdin=True, tty=terminal)
         stream = engine.api.exec_start(made["Id"], tty=terminal, socket=True)
         connection: socket.socket = getattr(stream, "_sock", stream)
         connection.settimeout(None)
         if terminal:
-            columns, lines = os.get_terminal_size(1)
+            columns, lines = os.get_terminal_size(0)
             engine.api.exec_resize(made["Id"], height=lines, width=columns)
         with raw_terminal(terminal):
             threading.Thread(target=send_input, args=(connection,), daemon=True).start()

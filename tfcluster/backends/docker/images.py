@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
 
 from tfcluster.backends.docker.engines import Engine, current_engine, translated
+from tfcluster.backends.docker.layers import build_layer, inspected, is_current
 from tfcluster.backends.docker.planned import docker_role
 from tfcluster.backends.docker.site import engines, tasks_on
 from tfcluster.errors import MissingError, TfclusterError
-from tfcluster.images import build, image_tags
+from tfcluster.images import build, image_tags, trainer_recipe
+from tfcluster.layers import Layer
 from tfcluster.plan import Plan
+from tfcluster.requirements import Requirements
 
 Say = Callable[[str], None]
+ARRIVED = ("Pushed", "Layer already exists", "Mounted from")
 
 
-def provide_images(plan: Plan, say: Say) -> None:
-    """Have every image of a plan on every engine that needs it; says what takes time."""
+def provide_images(plan: Plan, wanted: Requirements | None, say: Say) -> None:
+    """Have every image of a plan on every engine that needs it; says what takes time.
+
+    `wanted` are the requirements that the images of the plan have on top of another one.
+    """
     for host, engine in engines(plan).items():
         names = {task.rpartition("-")[0] for task in tasks_on(plan, host)}
         roles = [docker_role(plan.role(name)) for name in names]
         for image, made in sorted({role.image: role for role in roles}.items()):
-            if made.bundled:
+            if made.base and wanted:
+                layer, others = Layer(made.base, wanted), list(engines(plan).values())
+                provide_layer(engine, layer, others, None if made.bundled else made.pull, say)
+            elif made.bundled:
                 provide_trainer(engine, image, list(engines(plan).values()), say)
             else:
                 provide(engine, image, made.pull, say)
 
 
 def has_image(engine: Engine, image: str) -> bool:
-    from docker.errors import ImageNotFound
-
-    with translated(engine):
-        try:
-            engine.api.inspect_image(image)
-        except ImageNotFound:
-            return False
-    return True
+    return inspected(engine, image) is not None
 
 
 def provide(engine: Engine, image: str, policy: str, say: Say) -> None:
@@ -84,17 +88,45 @@ def split_image(image: str) -> tuple[str, str | None]:
 
 def provide_trainer(engine: Engine, image: str, others: list[Engine], say: Say) -> None:
     """The bundled image: copied from an engine that has it, or built, once, where we are."""
-    if has_image(engine, image):
+    if not has_image(engine, image):
+        copy_or_build(engine, image, others, lambda at: build_trainer(at, image, say), say)
+
+
+def provide_layer(
+    engine: Engine, layer: Layer, others: list[Engine], pull: str | None, say: Say
+) -> None:
+    """An image with requirements; `pull` is the policy for its base, or None for the trainer's."""
+
+    def build_at(place: Engine) -> None:
+        if pull is None:
+            provide_trainer(place, layer.base, others, say)
+        else:
+            provide(place, layer.base, pull, say)
+        build_layer(place, layer, say)
+
+    if pull == "always":
+        provide(engine, layer.base, pull, say)
+    if is_current(engine, layer):
         return
+    if has_image(engine, layer.image):  # over another base, and so it would be elsewhere
+        build_at(engine)
+    else:
+        copy_or_build(engine, layer.image, others, build_at, say)
+
+
+def copy_or_build(
+    engine: Engine, image: str, others: list[Engine], build_at: Callable[[Engine], None], say: Say
+) -> None:
+    """An image of ours: from an engine that has it, else built where we are, if that answers."""
     here = Engine(current_engine())
     nowhere = not any(reachable_with(source, image) for source in [here, *others])
     if nowhere and here.reference != engine.reference and answers(here):
-        build_trainer(here, image, say)
+        build_at(here)
     for source in [here, *others]:
         if source.reference != engine.reference and reachable_with(source, image):
             copy_image(source, engine, image, say)
             return
-    build_trainer(engine, image, say)
+    build_at(engine)
 
 
 def build_trainer(engine: Engine, image: str, say: Say) -> None:
@@ -102,7 +134,8 @@ def build_trainer(engine: Engine, image: str, say: Say) -> None:
     begun = time.monotonic()
     gpu = image.endswith("-gpu")
     with translated(engine, "building"):
-        build(engine.api, engine.reference, gpu=gpu, tags=image_tags(gpu=gpu), say=say)
+        recipe, tags = trainer_recipe(gpu=gpu), image_tags(gpu=gpu)
+        build(engine.api, engine.reference, recipe, tags, say)
     say(f"Built {image} in {time.monotonic() - begun:.0f} s")
 
 
@@ -128,3 +161,44 @@ def copy_image(source: Engine, target: Engine, image: str, say: Say) -> None:
     with translated(target, "copying"):
         for _ in target.api.load_image(stream) or ():
             pass
+
+
+# -- Registries --------------------------------------------------------------------------------
+
+
+def is_pushed(engine: Engine, image: str) -> bool:
+    """Whether the registry has an image of this name; no if it does not say."""
+    from docker.errors import APIError
+
+    with translated(engine):
+        try:
+            engine.api.inspect_distribution(image)
+        except APIError:
+            return False
+    return True
+
+
+def push(engine: Engine, name: str, say: Say) -> None:
+    """Push an image; says how many layers have arrived."""
+    say(f"Pushing {name}")
+    layers: dict[str, bool] = {}
+    with translated(engine, "pushing"):
+        for answer in engine.api.push(name, stream=True, decode=True):
+            if "error" in answer:
+                raise push_failed(name, answer["error"])
+            if layer := answer.get("id"):
+                before = sum(layers.values())
+                layers[layer] = str(answer.get("status")).startswith(ARRIVED)
+                if sum(layers.values()) > before:
+                    say(f"  {before + 1} of {len(layers)} layers are there")
+
+
+def push_failed(name: str, said: str) -> TfclusterError:
+    refused = re.search(r"denied|unauthorized|authentication|credentials", said)
+    where = name.split("/")[0]
+    registry = where if set(where) & set(".:") or where == "localhost" else ""  # else Docker's own
+    log_in = f"log in first: docker login {registry}".rstrip()
+    hint = log_in if refused else f"can the engine reach {registry or 'the registry'}?"
+    return TfclusterError(
+        f"{name} cannot be pushed", evidence=[f"  Docker says: {said}"], hint=hint
+    )

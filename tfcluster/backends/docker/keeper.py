@@ -15,7 +15,7 @@ from typing import Any
 
 from tfcluster.archive import Run
 from tfcluster.backends.docker.containers import container_of
-from tfcluster.backends.docker.decisions import Container, Seen, Step, decide, state_of, words_of
+from tfcluster.backends.docker.decisions import Container, Seen, Step, decide, words_of
 from tfcluster.backends.docker.engines import Engine, Unreachable, in_one_line
 from tfcluster.backends.docker.exec import tell
 from tfcluster.backends.docker.follow import Follower
@@ -28,6 +28,8 @@ from tfcluster.backends.keeping import announce_keeper, sole_reader
 from tfcluster.backends.records import run_status
 from tfcluster.backends.reports import was_stopped
 from tfcluster.errors import TfclusterError
+from tfcluster.events import state_of_code
+from tfcluster.fetching import bring_results
 from tfcluster.launch import exits
 from tfcluster.launch.record import Cause, TaskRecord
 from tfcluster.plan import Plan, stored_plan
@@ -191,7 +193,11 @@ class Keeper:
         attempt = reader.record.get("attempt", 0) + 1
         reader.final = None
         reader.update(
-            state="starting", reason=f"restarting after {reason}", exitCode=None, ended=None
+            state="starting",
+            kind=exits.RESTARTING,
+            reason=f"restarting after {reason}",
+            exitCode=None,
+            ended=None,
         )
         try:
             if container is not None:
@@ -207,7 +213,7 @@ class Keeper:
 
     def conclude(self, task: str, code: int, words: str) -> None:
         """A launcher has ended, and its last report was not found: its exit code counts."""
-        if state_of(code) == "failed":
+        if state_of_code(code) == "failed":
             self.fail(task, code, words)
         else:
             self.readers[task].conclude(code)
@@ -266,6 +272,9 @@ class Keeper:
 
     def finish(self) -> None:
         """Remove what the run does not need any more, then write down how it ended."""
+        from tfcluster.backends.docker.backend import BACKEND
+
+        bring_results(BACKEND.send_output, self.run)
         for engine in run_engines(self.run, self.plan).values():
             try:
                 clean_site(engine, self.run)

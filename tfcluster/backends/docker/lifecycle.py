@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from tfcluster.backends.docker.containers import LABEL, Container, create_arguments
@@ -19,8 +19,11 @@ def log_driver(info: dict[str, Any]) -> str:
     return "local" if "local" in drivers else "json-file"
 
 
-def create(engine: Engine, container: Container) -> str:
-    """Create the container, not started; its id. One that was never started makes room for it."""
+def create(engine: Engine, container: Container, ours: Collection[str] = ()) -> str:
+    """Create the container, not started; its id.
+
+    One that was never started makes room for it, if it is of the same run or one of `ours`.
+    """
     from docker.errors import APIError
 
     deadline = time.monotonic() + CLEAN_PATIENCE
@@ -34,12 +37,12 @@ def create(engine: Engine, container: Container) -> str:
                 return str(engine.api.create_container(**arguments)["Id"])
             except APIError as error:
                 taken = error.status_code == CONFLICT and time.monotonic() < deadline
-                if not taken or not makes_room(engine, container):
+                if not taken or not makes_room(engine, container, ours):
                     raise
             time.sleep(0.3)
 
 
-def makes_room(engine: Engine, container: Container) -> bool:
+def makes_room(engine: Engine, container: Container, ours: Collection[str]) -> bool:
     """Whether what has this container's name is only the leftover of a command that was killed.
 
     The engine may still be making it, and then knows the name but not yet the container.
@@ -50,8 +53,10 @@ def makes_room(engine: Engine, container: Container) -> bool:
         found = engine.api.inspect_container(container.name)
     except NotFound:
         return True
-    job = (found["Config"].get("Labels") or {}).get(f"{LABEL}.job")
-    if job != container.labels[f"{LABEL}.job"] or found["State"]["Status"] != "created":
+    marks = found["Config"].get("Labels") or {}
+    same_job = marks.get(f"{LABEL}.job") == container.labels[f"{LABEL}.job"]
+    known = marks.get(f"{LABEL}.run") in (container.labels[f"{LABEL}.run"], *ours)
+    if not same_job or not known or found["State"]["Status"] != "created":
         return False
     remove_container(engine, found["Id"])
     return True

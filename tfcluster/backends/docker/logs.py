@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfcluster.archive import Run
-from tfcluster.backends.docker.decisions import state_of
 from tfcluster.backends.docker.engines import Engine
 from tfcluster.backends.docker.frames import Frame, read_frames
 from tfcluster.backends.records import TaskRecord
 from tfcluster.backends.reports import LARGEST_REPORT, verify, was_stopped
-from tfcluster.events import ENDED
+from tfcluster.events import ENDED, state_of_code
 from tfcluster.launch.exits import describe_exit
 from tfcluster.launch.lines import STATE, UNENDED
 from tfcluster.launch.system import write_all
@@ -136,7 +135,7 @@ class TaskReader(TaskRecord):
             self.skipped[frame.stream] += 1  # taken in before the stream was opened again
             return
         if begins:
-            self.understand(line, whole=whole)
+            self.understand(line, place.attempt, whole=whole)
         head = f"{frame.stamp} {frame.stream} ".encode()
         write_all(self.file(place.attempt), head + flag + b" " + line + b"\n")
         if place.stamp == frame.stamp:
@@ -150,6 +149,7 @@ class TaskReader(TaskRecord):
         if "begin" in report:
             place = self.positions[frame.stream]
             place.attempt = max(place.attempt, report["begin"])
+            self.begin_lines(place.attempt)
             self.file(place.attempt)
             self.ends.discard(frame.stream)
         elif "end" in report:
@@ -175,7 +175,7 @@ class TaskReader(TaskRecord):
     def conclude(self, code: int) -> None:
         """Publish how the task ended as its launcher's exit code says it."""
         self.final = None
-        state, reason = state_of(code), describe_exit(code)
+        state, reason = state_of_code(code), describe_exit(code)
         self.publish({"state": state, "reason": reason, "exitCode": code, "ended": time.time()})
 
     def publish(self, report: dict[str, Any]) -> None:

@@ -13,13 +13,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfcluster.archive import Run
-from tfcluster.backends.docker.engines import Engine, current_engine
+from tfcluster.backends.capacity import Machine, Shortage, refuse_shortages, shortages
+from tfcluster.backends.docker.containers import CODE_PART, LAUNCH, output_volume
+from tfcluster.backends.docker.engines import Engine, current_engine, translated
 from tfcluster.backends.docker.hosts import Placement, place_tasks
 from tfcluster.backends.docker.planned import DockerRole, DockerSite, Host, PlannedMount
+from tfcluster.checkpoints import CheckpointFolder
+from tfcluster.code.delivery import CODE
+from tfcluster.code.planned import CodePlan
 from tfcluster.errors import MissingError, UsageError
+from tfcluster.launch.plan import read_env_files
 from tfcluster.plan import Plan, Site, plan_job
+from tfcluster.requirements import read_requirements
+from tfcluster.results import is_below
 
 if TYPE_CHECKING:
+    from tfcluster.code.snapshot import Snapshot
     from tfcluster.spec.model import JobSpec
     from tfcluster.spec.parts import Volume
 
@@ -50,19 +59,30 @@ def check(spec: JobSpec, base: Path) -> None:
         output_folder(spec, base, name)
     for name, role in spec.roles.items():
         workdir = role.workdir or spec.workdir
-        if workdir is not None and not workdir.startswith("/"):
+        if workdir is not None and not workdir.startswith("/") and spec.code is None:
             raise UsageError(
                 f"roles.{name}: workdir {workdir} is a folder in the container, and not absolute",
-                hint="write an absolute path, and mount your code there with volumes",
+                hint="write an absolute path; or bring your files there with code: .",
             )
     if spec.docker.network in ("host", "bridge", "none"):
         raise UsageError(
             f"docker.network: tasks find each other by names, and {spec.docker.network} has none",
             hint="leave it out, or name a network made with: docker network create",
         )
-    place_tasks(spec)
+    refuse_capabilities(spec)
+    placement = place_tasks(spec)
+    found: list[Shortage] = []
     for engine in engines_of(spec):
         engine.ping()
+        roles = {t.rpartition("-")[0] for t, host in placement.hosts.items() if host == engine.name}
+        found += shortages(spec, machine_of(engine), roles)
+    refuse_shortages(found)
+
+
+def machine_of(engine: Engine) -> Machine:
+    with translated(engine):
+        info = engine.api.info()
+    return Machine(engine.label, info["NCPU"], info["MemTotal"])
 
 
 def refuse_references(spec: JobSpec, base: Path) -> None:
@@ -74,10 +94,24 @@ def refuse_references(spec: JobSpec, base: Path) -> None:
             )
         if not (base / source.file).is_file():
             raise MissingError(f"env_from: there is no file {source.file}")
+        try:
+            read_env_files([str(base / source.file)])
+        except ValueError as error:
+            raise UsageError(str(error), hint="one NAME=value in a line, in UTF-8") from None
     if spec.image_pull.secrets:
         raise UsageError(
             "image_pull.secrets: these are secrets of a Kubernetes cluster",
             hint="with Docker, log in once: docker login",
+        )
+
+
+def refuse_capabilities(spec: JobSpec) -> None:
+    """The trainer's image runs as a user, and capabilities are root's."""
+    own = spec.image or any(role.image for role in spec.roles.values())
+    if spec.docker.capabilities and not own:
+        raise UsageError(
+            "docker.capabilities: the trainer's image runs as a user and gets no capabilities",
+            hint="leave it out, or name an image of your own that runs as root",
         )
 
 
@@ -122,14 +156,27 @@ def output_folder(spec: JobSpec, base: Path, key: str) -> Folder:
     return Folder(host, host)
 
 
-def is_below(path: str, folder: str) -> bool:
-    return path == folder.rstrip("/") or path.startswith(folder.rstrip("/") + "/")
+def checkpoint_folder(spec: JobSpec, run: Run | None, base: Path) -> CheckpointFolder | None:
+    """Where checkpoints are: in a host's folder, in a volume of the spec, or in the run's own."""
+    found = output_folder(spec, base, "checkpoints")
+    here = not spec.docker.hosts and all(engine.is_local for engine in engines_of(spec))
+    if found.host is not None:
+        return CheckpointFolder(found.host, Path(found.host) if here else None)
+    for volume in spec.volumes:
+        if not is_below(found.inside, volume.target):
+            continue
+        if volume.source is None:
+            return CheckpointFolder(f"volume {volume.name}")
+        inside = os.path.relpath(found.inside, volume.target)
+        path = Path(os.path.normpath(base / volume.source / inside))
+        return CheckpointFolder(str(path), path if here else None)
+    return CheckpointFolder(f"volume {output_volume(spec.name, run.id)}") if run else None
 
 
 # -- The plan ----------------------------------------------------------------------------------
 
 
-def plan(spec: JobSpec, run: Run | None, base: Path) -> Plan:
+def plan(spec: JobSpec, run: Run | None, base: Path, code: Snapshot | None = None) -> Plan:
     """Addresses follow from the spec alone, so a run that goes on keeps the ones it has."""
     placement = place_tasks(spec)
     folders = {key: output_folder(spec, base, key) for key in ("logdir", "checkpoints")}
@@ -141,6 +188,7 @@ def plan(spec: JobSpec, run: Run | None, base: Path) -> Plan:
         checkpoints=folders["checkpoints"].inside,
         container=lambda role: planned_role(spec, role, base, placement, folders).to_dict(),
         settings=planned_site(spec, base).to_dict(),
+        code=CodePlan.of(code, CODE, (f"{LAUNCH}/{CODE_PART}",)) if code else None,
     )
     inside = {key: folder.inside for key, folder in folders.items()}
     return plan_job(spec.model_copy(update=inside), site)
@@ -172,12 +220,16 @@ def planned_role(
     folders: Mapping[str, Folder],
 ) -> DockerRole:
     from tfcluster.images import trainer_image
+    from tfcluster.layers import layered
 
     role = spec.roles[name]
     image = role.image or spec.image
+    below = image or trainer_image(gpu=any(r.gpus for r in spec.roles.values()))
+    wanted = read_requirements(spec, base)
     tasks = [f"{name}-{index}" for index in range(role.replicas)]
     return DockerRole(
-        image=image or trainer_image(gpu=any(r.gpus for r in spec.roles.values())),
+        image=layered(below, wanted),
+        base=below if wanted else "",
         bundled=image is None,
         pull=spec.image_pull.policy,
         mounts=tuple(mounts(spec, name, base, folders)),
@@ -186,6 +238,8 @@ def planned_role(
         hosts=tuple(placement.hosts[task] for task in tasks),
         ports=tuple(placement.ports.get(task) for task in tasks),
         gpus=tuple(placement.gpus.get(task) for task in tasks),
+        capabilities=tuple(sorted(set(spec.docker.capabilities))) if image else (),
+        pids_limit=spec.docker.pids_limit,
     )
 
 

@@ -12,6 +12,8 @@ from typing import Any
 
 from tfcluster.plan import Plan, RolePlan
 
+PIDS_LIMIT = 4096  # of plans that were stored before they named one
+
 
 @dataclass(frozen=True)
 class Host:
@@ -91,10 +93,14 @@ class DockerRole:
     hosts: tuple[str, ...]
     ports: tuple[tuple[int, ...] | None, ...]  # published ones, if there are several hosts
     gpus: tuple[tuple[str, ...] | None, ...]
+    capabilities: tuple[str, ...] = ()  # asked for, besides those that the image keeps
+    pids_limit: int = PIDS_LIMIT
+    base: str = ""  # the image below, if `image` has requirements on top of it
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "image": self.image,
+            **({"base": self.base} if self.base else {}),
             "bundled": self.bundled,
             "pull": self.pull,
             "mounts": [mount.to_dict() for mount in self.mounts],
@@ -103,6 +109,8 @@ class DockerRole:
             "hosts": list(self.hosts),
             "ports": [None if ports is None else list(ports) for ports in self.ports],
             "gpus": [None if gpus is None else list(gpus) for gpus in self.gpus],
+            "capabilities": list(self.capabilities),
+            "pidsLimit": self.pids_limit,
         }
 
     @classmethod
@@ -117,6 +125,9 @@ class DockerRole:
             hosts=tuple(data["hosts"]),
             ports=tuple(None if ports is None else tuple(ports) for ports in data["ports"]),
             gpus=tuple(None if gpus is None else tuple(gpus) for gpus in data["gpus"]),
+            capabilities=tuple(data.get("capabilities", ())),
+            pids_limit=data.get("pidsLimit", PIDS_LIMIT),
+            base=data.get("base", ""),
         )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tfcluster.backends.docker.containers import (
+    CODE_PART,
     FIND_PYTHON,
     LAUNCH,
     Container,
@@ -23,16 +24,23 @@ from tfcluster.backends.docker.containers import (
 )
 from tfcluster.backends.docker.planned import docker_role, site_of
 from tfcluster.backends.docker.site import tasks_on
+from tfcluster.code.snapshot import archive_bytes
 from tfcluster.errors import UsageError
 from tfcluster.launch.bundle import source as launcher_source
 from tfcluster.launch.plan import LaunchPlan
 from tfcluster.plan import Plan
-from tfcluster.render import control_key, environment
+from tfcluster.render import control_key, environment, wrapped
 
 INCLUDED = "/opt/tfcluster/launcher.py"  # where the trainer's image has the launcher
 UNPACK = (
     "umask 022 && python3 -c 'import base64, sys, zlib; sys.stdout.buffer.write("
     "zlib.decompress(base64.b64decode(sys.stdin.read())))' > /tfcluster/launcher.py"
+)
+
+
+UNPACK_CODE = (
+    "umask 022 && python3 -c 'import base64, sys; sys.stdout.buffer.write("
+    f"base64.b64decode(sys.stdin.read()))' > {LAUNCH}/{CODE_PART}"
 )
 
 
@@ -44,20 +52,20 @@ def rendered_containers(plan: Plan, host: str) -> list[Container]:
 
 
 def is_bundled(plan: Plan) -> bool:
-    return all(docker_role(role).bundled for role in plan.roles)
+    """Whether the launcher of the trainer's image will do; it may be too old to take code."""
+    return plan.code is None and all(docker_role(role).bundled for role in plan.roles)
 
 
 def rendered_launch(plan: Plan) -> LaunchPlan:
-    """The launch plan; variables from files come by the engine's own --env-file."""
-    launch = container_launch(plan, plan.content_id)
-    for role in launch["roles"].values():
-        role["env_files"] = []
-    return launch
+    return container_launch(plan, plan.content_id)
 
 
-def env_files(plan: Plan) -> list[str]:
+def env_files(plan: Plan) -> dict[str, str]:
+    """Where variables from files are read inside containers -> the file on the host."""
     base = Path(site_of(plan).base)
-    return [os.path.normpath(base / path) for path in plan.roles[0].env_files]
+    inside = next(iter(rendered_launch(plan)["roles"].values()))["env_files"]
+    found = [os.path.normpath(base / path) for path in plan.roles[0].env_files]
+    return dict(zip(inside, found, strict=True))
 
 
 def grace(plan: Plan) -> int:
@@ -102,24 +110,27 @@ def script(plan: Plan, host: str, hosts: list[str], legacy: bool) -> str:
         tasks=[container.task for container in containers],
         others=[other for other in hosts if other != host],
         containers=containers,
-        commands=[(c, run_command(c, plan, bundled, legacy)) for c in containers],
+        commands=[(c, run_command(c, bundled, legacy)) for c in containers],
         network=site_of(plan).network or network_name(plan.job),
         own_network=site_of(plan).network is None,
         launch_volume=own,
         folders=sorted({m.source for m, _ in mounts if m.kind == "folder"}),
         volumes=sorted(volumes.items()),
         launch=rendered_launch(plan),
+        env_files=env_files(plan),
         shared_key=control_key(plan).hex() if len(hosts) > 1 else "",
         launcher="" if bundled else launcher_source(),
         unpack=UNPACK,
+        code=wrapped(archive_bytes(plan.code.digest)) if plan.code else "",
+        unpack_code=UNPACK_CODE,
         find_python=FIND_PYTHON,
         grace=grace(plan),
     )
 
 
-def run_command(container: Container, plan: Plan, bundled: bool, legacy: bool) -> str:
+def run_command(container: Container, bundled: bool, legacy: bool) -> str:
     """`docker run` as a person would type it, an option per line, every value quoted."""
-    options = run_options(container, plan, legacy)
+    options = run_options(container, legacy)
     if bundled:
         start = [["--entrypoint", "python3"], [container.image]]
         arguments = ["-I", INCLUDED, *container.launcher[1:]]
@@ -134,7 +145,7 @@ def run_command(container: Container, plan: Plan, bundled: bool, legacy: bool) -
     return " \\\n  ".join(lines)
 
 
-def run_options(container: Container, plan: Plan, legacy: bool) -> list[list[str]]:
+def run_options(container: Container, legacy: bool) -> list[list[str]]:
     found = [["--name", container.name], ["--hostname", container.name]]
     found += [["--network", container.network], ["--init"]]
     where = published_on(container)
@@ -142,13 +153,15 @@ def run_options(container: Container, plan: Plan, legacy: bool) -> list[list[str
     found += [["--publish", f"{at}:{p}:{p}" if at else f"{p}:{p}"] for p in container.ports]
     found += [["--label", f"{key}={value}"] for key, value in container.labels.items()]
     found += [["--env", f"{key}={value}"] for key, value in container.environment.items()]
-    found += [["--env-file", path] for path in env_files(plan)]
     found += [["--mount", mount_option(mount)] for mount in container.mounts]
     if container.user:
         found.append(["--user", container.user])
     if container.hardened:
-        found += [["--read-only"], ["--tmpfs", "/tmp:rw,exec,mode=1777"], ["--cap-drop", "ALL"]]
+        found += [["--read-only"], ["--tmpfs", "/tmp:rw,exec,mode=1777"]]
+    found.append(["--cap-drop", "ALL"])
+    found += [["--cap-add", name] for name in container.capabilities]
     found.append(["--security-opt", "no-new-privileges"])
+    found.append(["--pids-limit", str(container.pids_limit)])
     if container.memory:
         found.append(["--memory", f"{container.memory}b", "--memory-swap", f"{container.memory}b"])
     if container.cpus:
@@ -199,6 +212,11 @@ def render_compose(plan: Plan) -> str:
             "compose runs on one engine, and the job has several hosts",
             hint="use --target docker for a script per host, or remove docker.hosts",
         )
+    if plan.code:
+        raise UsageError(
+            "code: compose has no way to bring files into a volume",
+            hint="use --target docker, or an image that has the files, without code",
+        )
     bundled = is_bundled(plan)
     services = [service(c, bundled) for c in rendered_containers(plan, site.hosts[0].name)]
     env = environment()
@@ -208,14 +226,22 @@ def render_compose(plan: Plan) -> str:
         plan=plan,
         containers=[{**vars(s), "mounts": [compose_mount(m) for m in s.mounts]} for s in services],
         start=START,
-        launch_text=json.dumps(rendered_launch(plan)),
+        launch_text=json.dumps(compose_launch(plan)),
         key=control_key(plan).hex(),
-        env_files=env_files(plan),
+        secrets=list(env_files(plan).values()),
         network={"name": site.network, "external": True} if site.network else {},
         volumes=sorted({m.source for s in services for m in s.mounts if m.kind == "volume"}),
         launcher="" if bundled else launcher_source(),
         grace=grace(plan),
     )
+
+
+def compose_launch(plan: Plan) -> LaunchPlan:
+    """The launch plan; compose mounts the files with variables as secrets."""
+    launch = rendered_launch(plan)
+    for role in launch["roles"].values():
+        role["env_files"] = [f"/run/secrets/env-{n}" for n in range(len(role["env_files"]))]
+    return launch
 
 
 def service(container: Container, bundled: bool) -> Service:

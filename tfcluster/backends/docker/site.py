@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -14,6 +15,8 @@ from typing import Any
 
 from tfcluster.archive import Run, runs_of
 from tfcluster.backends.docker.containers import (
+    CODE_PART,
+    HOME_LABEL,
     LABEL,
     LAUNCH,
     TRAINER_USER,
@@ -27,10 +30,12 @@ from tfcluster.backends.docker.containers import (
 from tfcluster.backends.docker.engines import Engine, translated
 from tfcluster.backends.docker.lifecycle import CLEAN_PATIENCE, remove_container
 from tfcluster.backends.docker.planned import Host, docker_role, site_of
-from tfcluster.errors import TfclusterError
+from tfcluster.belongings import home_mark
+from tfcluster.code.snapshot import archive_bytes
+from tfcluster.errors import DamagedFile, TfclusterError
 from tfcluster.launch.bundle import source as launcher_source
 from tfcluster.launch.proof import KEY_FILE
-from tfcluster.plan import Plan
+from tfcluster.plan import Plan, stored_plan
 
 
 def engines(plan: Plan) -> dict[str, Engine]:
@@ -62,6 +67,17 @@ def run_engines(run: Run, plan: Plan) -> dict[str, Engine]:
     return found
 
 
+def engine_names(run: Run) -> list[str]:
+    """Every engine that the run has been on, as far as its files can be read."""
+    found: list[Host] = []
+    with contextlib.suppress(DamagedFile):
+        found += noted_hosts(run)
+    with contextlib.suppress(DamagedFile):
+        plan = stored_plan(run)
+        found += site_of(plan).hosts if plan else ()
+    return list(dict.fromkeys(host.engine for host in found))
+
+
 def tasks_on(plan: Plan, host: str) -> list[str]:
     return [
         f"{role.role}-{index}"
@@ -88,12 +104,10 @@ def prepare_site(engine: Engine, run: Run, plan: Plan) -> None:
     if not tasks:
         return
     clear_leftovers(engine, run, plan)
-    own = labels(plan, run.id)
-    with translated(engine, "the job's network"):
-        if site_of(plan).network is None and not networks_of(engine, plan.job):
-            engine.api.create_network(
-                network_name(plan.job), driver="bridge", labels=own, check_duplicate=True
-            )
+    own = {**labels(plan, run.id), HOME_LABEL: home_mark()}
+    if site_of(plan).network is None:
+        with translated(engine, "the job's network"):
+            make_network(engine, run, plan, own)
     containers = [container_of(plan, run.id, task) for task in tasks]
     for container in containers:
         for mount in container.mounts:
@@ -110,19 +124,23 @@ def networks_of(engine: Engine, job: str) -> list[dict[str, Any]]:
 
 
 def clear_leftovers(engine: Engine, run: Run, plan: Plan) -> None:
-    """Remove what earlier runs of the job left; refuse to touch one that runs and is not ours."""
-    ours = {known.id: known for known in runs_of(plan.job)}
+    """Remove what earlier runs of the job left; whoever calls this holds the job's claim."""
     for found in listed(engine, plan.job):
-        owner = found["Labels"].get(f"{LABEL}.run", "")
-        if owner not in ours and found["State"] == "running":
-            raise TfclusterError(
-                f'a job "{plan.job}" that was not started from here runs on {engine.label}',
-                evidence=[f"  {found['Names'][0].lstrip('/')} (run {owner})"],
-                hint="give this job another name, or stop the other one where it was started",
-            )
-        if owner != run.id:
+        if found["Labels"].get(f"{LABEL}.run", "") != run.id:
             with translated(engine):
                 remove_container(engine, found["Id"])
+
+
+def make_network(engine: Engine, run: Run, plan: Plan, own: dict[str, str]) -> None:
+    """The job's own network. One that another run has left may be removed by it at any time."""
+    there = networks_of(engine, plan.job)
+    for network in there:
+        if (network.get("Labels") or {}).get(f"{LABEL}.run") != run.id:
+            remove_network(engine, network["Id"])
+    if not networks_of(engine, plan.job):
+        engine.api.create_network(
+            network_name(plan.job), driver="bridge", labels=own, check_duplicate=True
+        )
 
 
 def make_folder(folder: Path, for_trainer: bool) -> None:
@@ -180,6 +198,8 @@ def launch_archive(run: Run, plan: Plan, opened: list[str]) -> bytes:
         "launch.json": json.dumps(launch).encode(),
         KEY_FILE: run.files.require_key().hex().encode(),
     }
+    if plan.code:
+        files[CODE_PART] = archive_bytes(plan.code.digest)
     base = Path(site_of(plan).base)
     sources = plan.roles[0].env_files
     files |= {f"env/{n}.env": (base / path).read_bytes() for n, path in enumerate(sources)}
@@ -235,15 +255,21 @@ def volume_removed(engine: Engine, name: str, deadline: float) -> bool:
 
 
 def remove_networks(engine: Engine, run: Run) -> None:
-    """By job, not by run: a network that an earlier run could not remove is used again."""
+    """Those of this job's runs: a network that an earlier run could not remove is used again."""
+    ours = {known.id for known in runs_of(run.place)} | {run.id}
+    for network in engine.api.networks(filters={"label": f"{LABEL}.job={run.job}"}):
+        if (network.get("Labels") or {}).get(f"{LABEL}.run") in ours:
+            remove_network(engine, network["Id"])
+
+
+def remove_network(engine: Engine, identifier: str) -> None:
     from docker.errors import APIError, NotFound
 
-    for network in engine.api.networks(filters={"label": f"{LABEL}.job={run.job}"}):
-        try:
-            engine.api.remove_network(network["Id"])
-        except NotFound:
-            pass
-        except APIError as error:
-            # A container of the person's own, joined by hand, keeps the network alive.
-            if "active endpoints" not in str(error.explanation):
-                raise
+    try:
+        engine.api.remove_network(identifier)
+    except NotFound:
+        pass
+    except APIError as error:
+        # A container of the person's own, joined by hand, keeps the network alive.
+        if "active endpoints" not in str(error.explanation):
+            raise

@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tfcluster.archive import Run
-from tfcluster.backends.docker.containers import LABEL, LAUNCH, api_mount, container_of
+from tfcluster.backends.docker.containers import (
+    HELPER_LIMITS,
+    LABEL,
+    LAUNCH,
+    api_mount,
+    container_of,
+)
 from tfcluster.backends.docker.engines import Engine, translated
 from tfcluster.backends.docker.images import provide_trainer, reachable_with
 from tfcluster.backends.docker.lifecycle import remove_container
@@ -25,17 +31,9 @@ MARK = f"{LABEL}.tensorboard"
 LOOPBACK = "127.0.0.1"
 
 
-def writer_of(plan: Plan) -> str:
-    """The task that writes summaries and results: the chief, or the first worker."""
-    for role in ("chief", "worker"):
-        if f"{role}-0" in plan.task_names:
-            return f"{role}-0"
-    return plan.task_names[0]
-
-
 def board_image(engine: Engine, plan: Plan, say: Callable[[str], None]) -> str:
     """The job's own trainer image, else the bundled one, which has TensorBoard."""
-    role = docker_role(plan.role(writer_of(plan).rpartition("-")[0]))
+    role = docker_role(plan.role(plan.writer.rpartition("-")[0]))
     if role.bundled and reachable_with(engine, role.image):
         return role.image
     image = trainer_image()
@@ -52,7 +50,7 @@ def start_board(
     say: Callable[[str], None],
 ) -> tuple[str, int]:
     """Start it on the engine that has the results; its container and the port there."""
-    found = container_of(plan, run.id, writer_of(plan)).mounts
+    found = container_of(plan, run.id, plan.writer).mounts
     mounts = [api_mount(mount) for mount in found if mount.target != LAUNCH]
     image = board_image(engine, plan, say)
     with translated(engine, "TensorBoard"):
@@ -67,9 +65,8 @@ def start_board(
                 port_bindings={INSIDE: (LOOPBACK, port or None)},
                 read_only=True,
                 tmpfs={"/tmp": "rw,mode=1777"},
-                cap_drop=["ALL"],
-                security_opt=["no-new-privileges"],
                 init=True,
+                **HELPER_LIMITS,
             ),
         )
         try:
@@ -85,7 +82,7 @@ def serve(
     run: Run, plan: Plan, port: int, ready: Callable[[], None], say: Callable[[str], None]
 ) -> int:
     """Until Ctrl-C; the container goes with it."""
-    host = container_of(plan, run.id, writer_of(plan)).host
+    host = container_of(plan, run.id, plan.writer).host
     engine = engines(plan)[host]
     if not engine.is_local and not engine.reference.startswith("ssh://"):
         raise MissingError(

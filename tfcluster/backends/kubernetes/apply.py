@@ -10,7 +10,7 @@ from tfcluster.archive import Run
 from tfcluster.backends.kubernetes.api import ApiError, Cluster
 from tfcluster.backends.kubernetes.gang import GANGS, gang_of
 from tfcluster.backends.kubernetes.kueue import leave
-from tfcluster.backends.kubernetes.state import EVICTED, job_condition
+from tfcluster.backends.kubernetes.state import EVICTED
 from tfcluster.errors import MissingError, TfclusterError, WaitTimeout
 
 # What a run may consist of, in the order in which it is taken away.
@@ -135,22 +135,10 @@ def suspend_job(cluster: Cluster, name: str, wanted: bool, evicted: str | None =
     )
 
 
-def make_room(cluster: Cluster, run: Run, known_runs: set[str], gang: str | None) -> None:
-    """Remove what an ended run of the same job left; refuse if one is still running."""
+def make_room(cluster: Cluster, run: Run, gang: str | None) -> None:
+    """Remove what an ended run of the same job left; whoever calls this holds the job's claim."""
     others = f"tfcluster.io/job={run.job},tfcluster.io/run!={run.id}"
     jobs, _ = cluster.listed(cluster.path("Job", api="batch/v1"), others)
-    for job in jobs:
-        if job_condition(job, "Complete") or job_condition(job, "Failed"):
-            continue
-        other = job["metadata"]["labels"].get("tfcluster.io/run", "?")
-        if other in known_runs:
-            continue  # ours; ended here, and not yet gone there
-        raise TfclusterError(
-            f'job "{run.job}" already runs in namespace {cluster.namespace} (run {other})',
-            evidence=["  it was not started from here"],
-            hint="choose another name or namespace, or end it: kubectl delete "
-            f"jobs,services,configmaps,secrets,networkpolicies -l tfcluster.io/job={run.job}",
-        )
     names = [job["metadata"]["name"] for job in jobs]
     if names:
         remove_jobs(cluster, others, names, grace=5.0)

@@ -11,20 +11,27 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfcluster.archive import Run, runs_of
+from tfcluster.archive import Run
 from tfcluster.backends import Backend
-from tfcluster.backends.keeping import sole_reader, stale, start_keeper, stop_keeper, watched
+from tfcluster.backends.keeping import sole_reader, stale, stop_keeper, watched
 from tfcluster.backends.kubernetes.run import documents, is_slow, obstacle_of, selector_of
 from tfcluster.backends.kubernetes.site import site_of
 from tfcluster.backends.logfiles import read_logs
 from tfcluster.backends.records import read_records, refuse_ended, run_status, settle_stopped
+from tfcluster.backends.start import start_keeper
 from tfcluster.errors import MissingError, TfclusterError
 from tfcluster.events import JobStatus, LogLine, LogQuery
+from tfcluster.place import place_of
 from tfcluster.plan import Plan, stored_plan
+from tfcluster.results import Results
 
 if TYPE_CHECKING:
     from tfcluster.backends.kubernetes.api import Cluster
+    from tfcluster.belongings import Belonging
     from tfcluster.changes import Change, ObjectChange
+    from tfcluster.checkpoints import CheckpointFolder
+    from tfcluster.code.snapshot import Snapshot
+    from tfcluster.fetching import Output, Wanted
     from tfcluster.spec.model import JobSpec
 
 KEEPER = "tfcluster.backends.kubernetes.keeper"
@@ -50,10 +57,25 @@ class KubernetesBackend(Backend):
         if spec.kubernetes.gang is not None:
             ensure_gang(cluster, spec.kubernetes.gang)
 
-    def plan(self, spec: JobSpec, run: Run | None, base: Path) -> Plan:
+    def plan(
+        self, spec: JobSpec, run: Run | None, base: Path, code: Snapshot | None = None
+    ) -> Plan:
         from tfcluster.backends.kubernetes.plan import plan
 
-        return plan(spec, run, base)
+        return plan(spec, run, base, code)
+
+    def checkpoint_folder(
+        self, spec: JobSpec, run: Run | None, base: Path
+    ) -> CheckpointFolder | None:
+        from tfcluster.backends.kubernetes.plan import checkpoint_folder
+
+        return checkpoint_folder(spec, run)
+
+    def ensure_free(self, spec: JobSpec, base: Path) -> None:
+        from tfcluster.backends.kubernetes.claim import ensure_free
+
+        cluster = self._cluster(spec.kubernetes.context, spec.kubernetes.namespace)
+        ensure_free(cluster, place_of(spec.name, base))
 
     def target(self, spec: JobSpec) -> str:
         """Where the job would go, for people to see before it does."""
@@ -63,6 +85,11 @@ class KubernetesBackend(Backend):
     def prepare(self, spec: JobSpec, base: Path, say: Callable[[str], None]) -> None:
         """Say where the job goes before it does."""
         say(f"Target: {self.target(spec)}")
+        if spec.requirements is not None:
+            from tfcluster.backends.kubernetes.requirements import provide_requirements
+
+            cluster = self._cluster(spec.kubernetes.context, spec.kubernetes.namespace)
+            provide_requirements(spec, base, cluster.context, say)
 
     def _cluster(self, context: str | None, namespace: str | None) -> Cluster:
         from tfcluster.backends.kubernetes.connect import connect
@@ -76,7 +103,7 @@ class KubernetesBackend(Backend):
     # -- apply
 
     def apply(self, run: Run, plan: Plan, changes: Sequence[Change]) -> None:
-        from tfcluster.backends.kubernetes import apply
+        from tfcluster.backends.kubernetes import apply, claim
         from tfcluster.backends.kubernetes.render import render_kubernetes
 
         site = site_of(plan)
@@ -88,14 +115,15 @@ class KubernetesBackend(Backend):
         fresh = all(change.action == "create" for change in changes)
         kept = all(change.action == "keep" for change in changes)
         try:
+            claim.claim(cluster, run)
             if fresh:
-                known = {old.id for old in runs_of(run.job)}
-                apply.make_room(cluster, run, known, site.gang)
+                claim.refuse_running(cluster, run.place)
+                apply.make_room(cluster, run, site.gang)
                 apply.ensure_free(cluster, docs, run)
             if not kept:
                 self._retire(cluster, run, plan, changes)
             apply.apply_all(cluster, docs)
-            wanted = [cluster.path_of(doc) for doc in docs]
+            wanted = [*map(cluster.path_of, docs), claim.claim_path(cluster, run.job)]
             apply.remove(cluster, selector_of(run), site.gang, wanted)
         except BaseException as error:
             self._undo(cluster, run, error, fresh)
@@ -193,12 +221,24 @@ class KubernetesBackend(Backend):
         self.observe(run)
         return read_logs(run.logs, query, lambda: self.observe(run).over)
 
-    def exec(self, run: Run, task: str, argv: Sequence[str]) -> int:
+    def exec(self, run: Run, task: str, argv: Sequence[str], *, terminal: bool = False) -> int:
         from tfcluster.backends.kubernetes.exec import run_inside, running_pod
 
         cluster = self._cluster_of(run)
         pod = running_pod(cluster, selector_of(run), task)
-        return run_inside(cluster, pod, task.rpartition("-")[0], argv)
+        return run_inside(cluster, pod, task.rpartition("-")[0], argv, terminal=terminal)
+
+    def send_output(self, run: Run, task: str, wanted: Wanted) -> Output:
+        from tfcluster.backends.kubernetes.exec import running_pod
+        from tfcluster.backends.kubernetes.output import pod_output
+
+        if run.final_status() is not None:
+            raise MissingError(
+                f"the pod of {task} has ended, and its files cannot be read any more",
+                hint="results: in the spec brings them back before that",
+            )
+        cluster = self._cluster_of(run)
+        return pod_output(cluster, running_pod(cluster, selector_of(run), task), task, wanted)
 
     def restart(self, run: Run, tasks: Sequence[str]) -> None:
         from tfcluster.backends.kubernetes.exec import running_pod, tell
@@ -280,21 +320,33 @@ class KubernetesBackend(Backend):
         remove(cluster, selector, site_of(plan).gang)
         run.update(cleaned=True)
 
-    def output_volumes(self, run: Run) -> list[str]:
-        plan = stored_plan(run)
-        storage = site_of(plan).storage if plan else None
-        if storage is None or not run.record.context:
-            return []
-        cluster = self._cluster_of(run)
-        found = cluster.get(cluster.path("PersistentVolumeClaim", storage.claim))
-        return [storage.claim] if found else []
+    def results(self, plan: Plan, run: Run) -> tuple[Results, ...]:
+        from tfcluster.backends.kubernetes.results import results_of
 
-    def remove_output(self, run: Run) -> list[str]:
-        claims = self.output_volumes(run)
-        for claim in claims:
-            cluster = self._cluster_of(run)
-            cluster.delete(cluster.path("PersistentVolumeClaim", claim))
-        return claims
+        site, record = site_of(plan), run.files.read_record()
+        context = (record.context if record else None) or site.context or ""
+        namespace = (record.namespace if record else None) or site.namespace or ""
+        return results_of(plan, context, namespace)
+
+    # -- what runs leave behind
+
+    def hosts(self, run: Run) -> list[str]:
+        from tfcluster.backends.kubernetes.belongings import host_name
+
+        record = run.record
+        if not record.context or not record.namespace:
+            return []
+        return [host_name(record.context, record.namespace)]
+
+    def survey(self, host: str, runs: Sequence[Run]) -> list[Belonging]:
+        from tfcluster.backends.kubernetes.belongings import survey
+
+        return survey(host, runs)
+
+    def remove(self, host: str, belongings: Sequence[Belonging]) -> None:
+        from tfcluster.backends.kubernetes.belongings import remove
+
+        remove(host, belongings)
 
     def _await_keeper(self, run: Run) -> None:
         """Until the keeper has read the last lines; it ends when every task is over."""

@@ -46,14 +46,15 @@ def tell(cluster: Cluster, pod: str, role: str, message: Mapping[str, Any]) -> N
         raise TfclusterError(f"{pod} could not be told", evidence=[f"  {line}" for line in lines])
 
 
-def run_inside(cluster: Cluster, pod: str, role: str, argv: Sequence[str]) -> int:
-    """Run a command as the task would be run, on this terminal; its exit code."""
-    terminal = os.isatty(0) and os.isatty(1)
+def run_inside(
+    cluster: Cluster, pod: str, role: str, argv: Sequence[str], *, terminal: bool
+) -> int:
+    """Run a command as the task would be run, with our input and output; its exit code."""
     command = [*LAUNCHER, f"--role={role}", "--exec", *argv]
     session = Session(cluster, pod, command, stdin=True, terminal=terminal)
     with raw_terminal(terminal):
         if terminal:
-            columns, lines = os.get_terminal_size(1)
+            columns, lines = os.get_terminal_size(0)
             session.send(RESIZE, json.dumps({"Width": columns, "Height": lines}).encode())
         threading.Thread(target=session.send_input, daemon=True).start()
         return session.pass_on()

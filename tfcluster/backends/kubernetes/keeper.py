@@ -22,12 +22,15 @@ from tfcluster.backends.kubernetes.api import Cluster
 from tfcluster.backends.kubernetes.apply import suspend_job
 from tfcluster.backends.kubernetes.connect import connect
 from tfcluster.backends.kubernetes.logs import PodReader, Streams
+from tfcluster.backends.kubernetes.output import Handovers
 from tfcluster.backends.kubernetes.run import selector_of
 from tfcluster.backends.kubernetes.speaker import Speaker
 from tfcluster.backends.kubernetes.view import View
 from tfcluster.backends.kubernetes.watch import Seen, Watcher
 from tfcluster.backends.records import run_status
 from tfcluster.errors import TfclusterError
+from tfcluster.fetching import note_results
+from tfcluster.launch import exits
 from tfcluster.plan import Plan, stored_plan
 
 LOOK_EVERY = 0.3
@@ -49,6 +52,7 @@ class Keeper:
         self.ended_since: dict[str, float] = {}
         self.doubts = dict.fromkeys(plan.task_names, "")  # about the nodes of running tasks
         self.admission = Admission(run, plan, cluster, self.view)
+        self.handovers = Handovers(run, plan, cluster)
         self.speaker = Speaker(run, plan, cluster, self.view, self.readers)
 
     @property
@@ -112,6 +116,8 @@ class Keeper:
                 self.after_end(task, pod, job, int(index))
         elif not state.has_started(pod):
             self.waits(reader, self.admission.problem(pod, job, self.view.events_of(pod)), pod)
+        elif reader.final is not None:
+            self.handovers.begin(task, pod)
         elif uid not in self.streams:
             reader.update(state="running", reason="", problem=None, pod=state.facts(pod))
         elif reader.record.get("problem") or (reader.record.get("pod") or {}).get("uid") != uid:
@@ -160,6 +166,7 @@ class Keeper:
             self.run.note("restarting", f"{reason}; its pod is replaced", task)
             reader.update(
                 state="starting",
+                kind=exits.RESTARTING,
                 reason=f"its pod is being replaced ({reason})",
                 replacing=uid,
                 problem=None,
@@ -220,6 +227,8 @@ class Keeper:
 
     def finish(self) -> None:
         self.admission.end()
+        if (arrived := self.handovers.total()) is not None:
+            note_results(self.run, arrived)
         records = {task: reader.record for task, reader in self.readers.items()}
         status = run_status(self.run, self.plan, records)
         self.run.note(status.state, "", data=status.result)

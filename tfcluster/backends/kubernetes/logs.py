@@ -144,7 +144,7 @@ class PodReader(TaskRecord):
         head = f"{line.stamp} stdout {'F' if whole else 'P'} ".encode()
         write_all(self.file(self.attempt), head + text + b"\n")
         self.remember(line.stamp, text)
-        self.understand(text)
+        self.understand(text, self.attempt)
 
     def drain(self) -> None:
         """Keep what was written last, without a line end, by a container that was killed."""
@@ -177,6 +177,7 @@ class PodReader(TaskRecord):
 
     def begin(self, attempt: int) -> None:
         self.attempt = max(self.attempt, attempt + (self.record.get("offset") or 0))
+        self.begin_lines(self.attempt)
         self.file(self.attempt)
 
 

@@ -14,11 +14,16 @@ from tfcluster.backends.kubernetes.site import (
     Ports,
     Storage,
 )
+from tfcluster.checkpoints import CheckpointFolder
+from tfcluster.code.delivery import CODE, check_packed, count_parts
+from tfcluster.code.planned import CodePlan
 from tfcluster.errors import UsageError
 from tfcluster.plan import Plan, Site, plan_job
+from tfcluster.requirements import Requirements, read_requirements
 
 if TYPE_CHECKING:
     from tfcluster.archive import Run
+    from tfcluster.code.snapshot import Snapshot
     from tfcluster.spec.backends import Toleration
     from tfcluster.spec.model import JobSpec
     from tfcluster.spec.parts import Volume
@@ -28,10 +33,11 @@ PULL = {"always": "Always", "missing": "IfNotPresent", "never": "Never"}
 OWN_PATHS = ("/tfcluster", "/tmp", "/dev/shm")
 
 
-def plan(spec: JobSpec, run: Run | None, base: Path) -> Plan:
+def plan(spec: JobSpec, run: Run | None, base: Path, code: Snapshot | None = None) -> Plan:
     """The plan of this spec in a cluster: addresses are names, the same in every run."""
     check(spec)
     ports = spec.ports
+    wanted = read_requirements(spec, base)
 
     def address(role: str, index: int) -> tuple[str, str]:
         host = f"{spec.name}-{role}-{index}.{spec.name}"
@@ -44,7 +50,9 @@ def plan(spec: JobSpec, run: Run | None, base: Path) -> Plan:
             address=address,
             logdir=logdir,
             checkpoints=f"{logdir.rstrip('/')}/checkpoints",
-            container=lambda role: container(spec, role).to_dict(),
+            container=lambda role: container(spec, role, wanted).to_dict(),
+            code=planned_code(code),
+            hands_over=True,
         )
         return plan_job(spec, site)
 
@@ -67,6 +75,13 @@ def plan(spec: JobSpec, run: Run | None, base: Path) -> Plan:
     return replace(made, site=settings.to_dict())
 
 
+def planned_code(code: Snapshot | None) -> CodePlan | None:
+    if code is None:
+        return None
+    check_packed(code)
+    return CodePlan.of(code, CODE, tuple(f"/tfcluster/code.{n}" for n in range(count_parts(code))))
+
+
 def storage(spec: JobSpec) -> Storage | None:
     """The job's own claim and where it is mounted."""
     wanted = spec.kubernetes.storage
@@ -75,13 +90,26 @@ def storage(spec: JobSpec) -> Storage | None:
     return Storage(**wanted.model_dump(), claim=f"{spec.name}-output", target=OUTPUT)
 
 
-def container(spec: JobSpec, name: str) -> KubernetesRole:
+def checkpoint_folder(spec: JobSpec, run: Run | None) -> CheckpointFolder | None:
+    """Where checkpoints are, if on a claim: pods take with them what is elsewhere."""
+    given = spec.checkpoints or (spec.logdir and f"{spec.logdir.rstrip('/')}/checkpoints")
+    if given:
+        return CheckpointFolder(f"{given} of a claim") if claimed(spec, given) else None
+    stored = spec.kubernetes.storage is not None and run is not None
+    return CheckpointFolder(f"{OUTPUT}/{run.id} of the job's claim") if stored and run else None
+
+
+def container(spec: JobSpec, name: str, wanted: Requirements | None) -> KubernetesRole:
     """What the role's pods are made of."""
+    from tfcluster.layers import layered
+
     role, cluster = spec.roles[name], spec.kubernetes
+    below = role.image or spec.image or bundled_image(spec)
+    loaded = wanted is not None and cluster.registry is None  # there is nowhere to pull it from
     claims = [claim.model_dump(exclude_none=True) for claim in cluster.resource_claims]
     return KubernetesRole(
-        image=role.image or spec.image or bundled_image(spec),
-        pull=PULL[spec.image_pull.policy],
+        image=layered(below, wanted, cluster.registry),
+        pull=PULL["missing" if loaded else spec.image_pull.policy],
         pull_secrets=tuple(spec.image_pull.secrets),
         env_from=tuple(reference(source.secret, source.config_map) for source in spec.env_from),
         volumes=tuple(mount(volume) for volume in (*spec.volumes, *role.volumes)),
@@ -151,6 +179,7 @@ def problems(spec: JobSpec) -> Iterator[UsageError]:
                 f'{key}: "{path}" has to be an absolute path inside the containers',
                 hint="for example /output, with a volume (claim) mounted there",
             )
+    yield from workdir_problems(spec)
     yield from template_problems(spec)
     yield from storage_problems(spec)
     if spec.tensorboard and not claimed(spec, spec.logdir or OUTPUT):
@@ -159,6 +188,16 @@ def problems(spec: JobSpec) -> Iterator[UsageError]:
             hint="kubernetes: {storage: {size: 10Gi}}, or "
             "volumes: [{claim: NAME, target: " + (spec.logdir or OUTPUT) + "}]",
         )
+
+
+def workdir_problems(spec: JobSpec) -> Iterator[UsageError]:
+    for name, role in spec.roles.items():
+        workdir = role.workdir or spec.workdir
+        if workdir is not None and not workdir.startswith("/") and spec.code is None:
+            yield UsageError(
+                f"roles.{name}: workdir {workdir} is a folder in the container, and not absolute",
+                hint="write an absolute path; or bring your files there with code: .",
+            )
 
 
 def storage_problems(spec: JobSpec) -> Iterator[UsageError]:

@@ -160,7 +160,8 @@ def volumes_of(
 
     if config is not None:
         sources: list[dict[str, Any]] = [
-            {"configMap": {"name": name}} for name in (f"{plan.job}-launcher", config)
+            {"configMap": {"name": name}}
+            for name in (f"{plan.job}-launcher", config, *code_maps(plan))
         ]
         item = {"key": KEY_FILE, "path": KEY_FILE, "mode": 0o440}
         sources.append({"secret": {"name": f"{plan.job}-control", "items": [item]}})
@@ -177,6 +178,14 @@ def volumes_of(
     for name, path in unmounted(plan, role):
         add(name, path, {"emptyDir": {}})
     return mounts, volumes
+
+
+def code_maps(plan: Plan) -> list[str]:
+    """The names of the ConfigMaps with the parts of the code: they say what is in them."""
+    if plan.code is None:
+        return []
+    digest, count = plan.code.digest[:12], len(plan.code.parts)
+    return [f"{plan.job}-code-{digest}-{number}" for number in range(count)]
 
 
 def volume_source(volume: Mount) -> dict[str, Any]:

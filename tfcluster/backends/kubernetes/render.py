@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, cast
 
 from tfcluster.backends.kubernetes import yaml_text
 from tfcluster.backends.kubernetes.gang import gang_of, named
 from tfcluster.backends.kubernetes.kueue import queue_annotations, queue_labels, queue_settings
-from tfcluster.backends.kubernetes.pods import pod_view, volumes_of
+from tfcluster.backends.kubernetes.pods import code_maps, pod_view, volumes_of
 from tfcluster.backends.kubernetes.site import container_of, site_of
+from tfcluster.code.delivery import split_archive
+from tfcluster.code.snapshot import archive_bytes
 from tfcluster.launch.bundle import source
 from tfcluster.launch.plan import LaunchRole, RoleAddresses
 from tfcluster.plan import Plan, RolePlan, launch_role
@@ -53,7 +57,21 @@ def summary(plan: Plan) -> str:
 def render_commons(values: Mapping[str, Any], *, service: bool) -> str:
     """What all roles share: the launcher, the names, who may connect."""
     commons = template("kubernetes/commons.yaml.j2")
-    return commons.render(launcher=source(), service=service, **values).rstrip("\n")
+    return commons.render(
+        launcher=source(), service=service, code_parts=code_parts(values["plan"]), **values
+    ).rstrip("\n")
+
+
+def code_parts(plan: Plan) -> list[tuple[str, str, str]]:
+    """Name, key and base64 text of every ConfigMap with a part of the code."""
+    if plan.code is None:
+        return []
+    parts = split_archive(archive_bytes(plan.code.digest))
+    named = zip(code_maps(plan), plan.code.parts, parts, strict=True)
+    return [
+        (name, PurePosixPath(path).name, base64.b64encode(part).decode())
+        for name, path, part in named
+    ]
 
 
 def template(name: str) -> jinja2.Template:

@@ -5,12 +5,13 @@ So admission, defaults and conflicts with other people's changes are all part of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tfcluster.backends.kubernetes.api import ApiError, Cluster
 from tfcluster.backends.kubernetes.apply import owned
-from tfcluster.changes import FieldChange, ObjectChange
+from tfcluster.backends.kubernetes.claim import is_claim
+from tfcluster.changes import ObjectChange, differences
 
 Object = Mapping[str, Any]
 
@@ -29,7 +30,7 @@ def review(
     found = [change for doc in visible if (change := reviewed(cluster, doc)) is not None]
     wanted = {cluster.path_of(doc) for doc in docs}
     for path, thing in owned(cluster, selector, gang) if selector else ():
-        if path not in wanted:
+        if path not in wanted and not is_claim(thing):
             found.append(ObjectChange("remove", thing["kind"], thing["metadata"]["name"]))
     return found
 
@@ -72,25 +73,3 @@ def relevant(thing: Any, ours: Object) -> Any:
         pod_meta = {key: pod["metadata"].get(key) for key in kept} | {"labels": labels}
         rest["spec"]["template"] = {**pod, "metadata": pod_meta}
     return {**rest, "metadata": meta}
-
-
-def differences(before: Any, after: Any, path: str = "") -> Iterator[FieldChange]:
-    """The smallest fields that differ; list items are told apart by name where they have one."""
-    if before == after:
-        return
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
-        for key in sorted({*before, *after}):
-            where = f"{path}.{key}" if path else str(key)
-            yield from differences(before.get(key), after.get(key), where)
-    elif is_named(before) and is_named(after):
-        old, new = ({item["name"]: item for item in items} for items in (before, after))
-        for name in dict.fromkeys((*old, *new)):
-            yield from differences(old.get(name), new.get(name), f"{path}[{name}]")
-    else:
-        yield FieldChange(path, before, after)
-
-
-def is_named(value: Any) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(item, Mapping) and "name" in item for item in value
-    )

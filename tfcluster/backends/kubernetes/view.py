@@ -10,6 +10,12 @@ from tfcluster.backends.kubernetes import state
 from tfcluster.backends.kubernetes.watch import Seen
 
 Object = dict[str, Any]
+PULLS = ("Pulling", "Pulled")  # what the kubelet calls the beginning and the end of a pull
+
+
+def is_kept(event: Object) -> bool:
+    """Whether an event is worth a line in the run's own: trouble, and what takes long."""
+    return event.get("type") == "Warning" or event.get("reason") in PULLS
 
 
 class View:
@@ -60,7 +66,7 @@ class View:
             if name.startswith(f"{self.run.job}-") and self.is_recent(event):
                 known = self.events.setdefault(name, [])
                 uids = {old["metadata"]["uid"] for old in known}
-                if event.get("type") == "Warning" and event["metadata"]["uid"] not in uids:
+                if is_kept(event) and event["metadata"]["uid"] not in uids:
                     task = self.task_named(name)
                     self.run.note(event.get("reason", ""), state.event_text(event), task)
                 known.append(event)

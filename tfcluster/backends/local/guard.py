@@ -10,10 +10,9 @@ import time
 from pathlib import Path
 
 from tfcluster.archive import Run
-from tfcluster.backends.keeping import alive, sweep
+from tfcluster.backends.processes import LAUNCHER, PROGRAM, Found, alive, find_processes, kill_all
 from tfcluster.errors import TfclusterError
-from tfcluster.events import ENDED
-from tfcluster.launch import plan as launch_plan
+from tfcluster.launch.record import Process
 from tfcluster.launch.system import process_start
 
 LOOK_EVERY = 0.5
@@ -21,29 +20,27 @@ LOOK_EVERY = 0.5
 
 def main(path: str, keeper: str) -> int:
     run = Run.at(Path(path))
-    watched = {"pid": int(keeper), "start": process_start(int(keeper))}
-    while alive(watched):  # type: ignore[arg-type]
-        if not run.path.is_dir():
-            return 0
+    watched: Process = {"pid": int(keeper), "start": process_start(int(keeper))}
+    while alive(watched):
         time.sleep(LOOK_EVERY)
-    while run.path.is_dir() and not is_taken_care_of(run):
-        time.sleep(LOOK_EVERY)
+    while not is_taken_care_of(run) and (launchers := end_orphans(run)):
+        while all(one.alive for one in launchers) and not is_taken_care_of(run):
+            time.sleep(LOOK_EVERY)
     return 0
 
 
 def is_taken_care_of(run: Run) -> bool:
-    """Sweep up after dead launchers; True once none is left, or another keeper watches."""
+    """Whether the run has ended, or another keeper watches."""
     try:
-        if run.final_status() is not None or alive(run.files.read_keeper()):
-            return True
-        launch = run.files.read_launch()
-        living = 0
-        for task in launch_plan.tasks_of(launch) if launch else ():
-            record = run.files.read_task(task) or {}
-            if alive(record.get("launcher")):
-                living += 1
-            elif record and record.get("state") not in ENDED:
-                sweep(run, task)
-        return living == 0
+        return run.final_status() is not None or alive(run.files.read_keeper())
     except TfclusterError:
-        return False  # a damaged file: `down` ends the run
+        return False  # a damaged file says nothing; the processes do
+
+
+def end_orphans(run: Run) -> list[Found]:
+    """Kill what programs left whose launcher is dead; the launchers that live."""
+    found = find_processes(run.path)
+    launchers = [one for one in found if one.part == LAUNCHER]
+    living = {one.task for one in launchers}
+    kill_all(one for one in found if one.part == PROGRAM and one.task not in living)
+    return launchers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
@@ -10,27 +11,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfcluster.archive import Run
+from tfcluster.backends.local.environment import Environment, plan_environment
+from tfcluster.backends.local.interpreters import with_interpreter
 from tfcluster.backends.local.resources import (
     LOOPBACK,
-    check_limits,
+    check_resources,
     divide_cores,
     divide_gpus,
     free_ports,
 )
+from tfcluster.code.planned import CodePlan
 from tfcluster.errors import MissingError, UsageError
-from tfcluster.plan import Plan, Site, plan_job, stored_plan
+from tfcluster.interpreter import WITH_REQUIREMENTS, Interpreter
+from tfcluster.launch.plan import read_env_files
+from tfcluster.launch.python import PYTHON_NAMES
+from tfcluster.launch.script import missing_script
+from tfcluster.plan import Plan, RolePlan, Site, own_argv, plan_job, stored_plan
+from tfcluster.requirements import read_requirements
 
 if TYPE_CHECKING:
+    from tfcluster.code.snapshot import Snapshot
     from tfcluster.spec.model import JobSpec
     from tfcluster.spec.parts import Volume
 
 
 def check(spec: JobSpec, base: Path) -> None:
     """Raise unless this machine can run the spec as it is."""
-    for refuse in (refuse_containers, refuse_volumes, refuse_references):
+    for refuse in (refuse_containers, refuse_volumes, refuse_references, refuse_unwritable):
         refuse(spec, base)
-    check_limits(spec)
-    divide_gpus(spec, list(spec.roles))
+    check_resources(spec)
+    read_requirements(spec, base)
     check_programs(spec, base)
 
 
@@ -48,13 +58,6 @@ def refuse_containers(spec: JobSpec, base: Path) -> None:
             "ports: local tasks share one machine, so each gets a free port of its own",
             hint="remove it, or choose local.port_range",
         )
-    if spec.shm is not None:
-        available = shutil.disk_usage("/dev/shm").total if Path("/dev/shm").exists() else 0
-        if spec.shm.bytes > available:
-            raise MissingError(
-                f"shm: {spec.shm} is asked for, /dev/shm of this machine has {available} bytes",
-                hint="local processes share the machine's /dev/shm; remove shm or enlarge it",
-            )
 
 
 def refuse_volumes(spec: JobSpec, base: Path) -> None:
@@ -79,6 +82,34 @@ def refuse_references(spec: JobSpec, base: Path) -> None:
             )
         if not (base / source.file).is_file():
             raise MissingError(f"env_from: there is no file {source.file}")
+        try:
+            read_env_files([str(base / source.file)])
+        except ValueError as error:
+            raise UsageError(str(error), hint="one NAME=value in a line, in UTF-8") from None
+
+
+def refuse_unwritable(spec: JobSpec, base: Path) -> None:
+    """Folders that programs have to write to; the run's own are elsewhere."""
+    for name, given in (("logdir", spec.logdir), ("checkpoints", spec.checkpoints)):
+        if given is not None and (problem := unwritable(base / given)):
+            raise UsageError(
+                f"{name}: {given} cannot be written: {problem}",
+                hint=f"choose another folder with {name}",
+            )
+
+
+def unwritable(folder: Path) -> str:
+    """Why nothing can be written in this folder, which need not be there yet; else nothing."""
+    there = folder
+    while not os.path.lexists(there):
+        there = there.parent
+    if not there.is_dir():
+        return f"{there} is not a folder"
+    if not os.access(there, os.W_OK | os.X_OK):
+        flags = os.statvfs(there).f_flag
+        reason = os.strerror(errno.EROFS if flags & os.ST_RDONLY else errno.EACCES)
+        return f"{there}: {reason}"
+    return ""
 
 
 def check_programs(spec: JobSpec, base: Path) -> None:
@@ -90,20 +121,33 @@ def check_programs(spec: JobSpec, base: Path) -> None:
             hint='run: pip install "tfcluster[trainer]"',
         )
     for name, role in spec.roles.items():
-        workdir = base / (role.workdir or spec.workdir or ".")
+        workdir = program_base(spec, base) / (role.workdir or spec.workdir or ".")
         if not workdir.is_dir():
             raise MissingError(f"roles.{name}: there is no folder {workdir}")
-        command = role.command or spec.command
+        command = own_argv(spec, role)
         if command and "$(" not in command[0] and not found(command[0], workdir):
             raise MissingError(
                 f'roles.{name}: command not found: "{command[0]}"',
                 hint="give a path, or install it where PATH finds it",
             )
+        script = missing_script(command, str(workdir)) if command else None
+        if script is not None and "$(" not in script:
+            raise MissingError(
+                f"roles.{name}: there is no file {script}",
+                hint="paths in command are relative to workdir, or else to the folder of the spec",
+            )
+
+
+def program_base(spec: JobSpec, base: Path) -> Path:
+    """What relative folders of programs are in: the code, or the spec's folder."""
+    return base / spec.code.folder if spec.code else base
 
 
 def found(command: str, workdir: Path) -> bool:
     if os.sep in command:
         return os.access(workdir / command, os.X_OK)
+    if command in PYTHON_NAMES:
+        return True  # tfcluster's own, if PATH has none
     return shutil.which(command) is not None
 
 
@@ -113,7 +157,7 @@ def trainer_ready() -> bool:
     return find_spec("tensorflow") is not None
 
 
-def plan(spec: JobSpec, run: Run | None, base: Path) -> Plan:
+def plan(spec: JobSpec, run: Run | None, base: Path, code: Snapshot | None = None) -> Plan:
     """Loopback addresses: new free ports, or those that the tasks of this run have already."""
     old = stored_plan(run) if run else None
     known = known_addresses(old)
@@ -124,6 +168,7 @@ def plan(spec: JobSpec, run: Run | None, base: Path) -> Plan:
     for pair in new:
         known[pair] = (f"{LOOPBACK}:{next(ports)}", f"{LOOPBACK}:{next(ports)}")
     output = run.files.output if run else base / f"{spec.name}-output"
+    made = planned_environment(spec, base)
     absolute = spec.model_copy(
         update={
             "logdir": str((base / spec.logdir).resolve()) if spec.logdir else None,
@@ -137,12 +182,31 @@ def plan(spec: JobSpec, run: Run | None, base: Path) -> Plan:
         logdir=str(output),
         checkpoints=str(output / "checkpoints"),
         bind=LOOPBACK,
+        settings={"ports": spec.local.port_range},
+        code=planned_code(code, run),
+        requirements=made.key if made else "",
     )
-    return on_this_machine(plan_job(absolute, site), spec, base)
+    return on_this_machine(plan_job(absolute, site), spec, base, old, made)
 
 
-def on_this_machine(plan: Plan, spec: JobSpec, base: Path) -> Plan:
-    """Add what only this machine knows: cores, GPUs, absolute folders."""
+def planned_environment(spec: JobSpec, base: Path) -> Environment | None:
+    """The environment that has the spec's requirements; the same one for all roles."""
+    return plan_environment(read_requirements(spec, base), {**os.environ, **spec.env})
+
+
+def planned_code(code: Snapshot | None, run: Run | None) -> CodePlan | None:
+    """A snapshot in the run's folder; the folder itself if it is live, or there is no run."""
+    if code is None:
+        return None
+    own = run is not None and not code.live
+    return CodePlan.of(code, str(run.files.code) if own and run else code.folder)
+
+
+def on_this_machine(
+    plan: Plan, spec: JobSpec, base: Path, old: Plan | None, made: Environment | None
+) -> Plan:
+    """Add what only this machine knows: cores, GPUs, absolute folders, the Python to use."""
+    before = {role.role: role for role in old.roles} if old else {}
     order = [role.role for role in plan.roles]
     cores, gpus = divide_cores(spec, order), divide_gpus(spec, order)
     roles = tuple(
@@ -155,7 +219,21 @@ def on_this_machine(plan: Plan, spec: JobSpec, base: Path) -> Plan:
         )
         for role in plan.roles
     )
+    if made is not None:
+        roles = tuple(in_environment(role, made) for role in roles)
+    else:
+        roles = tuple(with_interpreter(role, before.get(role.role)) for role in roles)
     return replace(plan, roles=roles)
+
+
+def in_environment(role: RolePlan, made: Environment) -> RolePlan:
+    """The role with its programs from this environment."""
+    role = replace(role, env={**role.env, **made.variables(role.env)})
+    name = role.argv[0]
+    if name not in PYTHON_NAMES:
+        return role
+    chosen = Interpreter(name, made.python, WITH_REQUIREMENTS, made.base)
+    return replace(role, argv=(made.python, *role.argv[1:]), interpreter=chosen)
 
 
 def known_addresses(old: Plan | None) -> dict[tuple[str, int], tuple[str, str]]:

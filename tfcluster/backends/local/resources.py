@@ -8,10 +8,12 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tfcluster.errors import MissingError, UsageError
+from tfcluster.backends.capacity import Machine, Shortage, refuse_shortages, shortages
+from tfcluster.errors import MissingError
+from tfcluster.quantities import format_bytes
 
 if TYPE_CHECKING:
     from tfcluster.spec.model import JobSpec
@@ -57,26 +59,59 @@ def usable_cores() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
-def check_limits(spec: JobSpec) -> None:
-    """Refuse limits that local processes cannot be held to."""
-    cores = usable_cores()
+def machine() -> Machine:
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return Machine("this machine", len(usable_cores()), memory)
+
+
+def check_resources(spec: JobSpec) -> None:
+    """Refuse what local processes cannot be given or held to, with all that is wrong at once."""
+    found = [*limit_shortages(spec), *shortages(spec, machine(), spec.roles)]
+    found += shm_shortages(spec)
+    wanted = any(role.gpus for role in spec.roles.values())
+    found += gpu_shortages(spec, gpu_devices(spec)) if wanted else []
+    refuse_shortages(found)
+
+
+def limit_shortages(spec: JobSpec) -> Iterator[Shortage]:
     for name, role in spec.roles.items():
         limited = role.cpu is not None or role.memory is not None
         if limited and sys.platform != "linux":
-            raise UsageError(
+            yield Shortage(
                 f"roles.{name}: cpu and memory limits of local processes need Linux",
-                hint="leave them out here, or use a container backend",
+                "leave them out here, or use a container backend",
+                forbidden=True,
             )
         if role.cpu is not None and role.cpu != int(role.cpu):
-            raise UsageError(
+            yield Shortage(
                 f"roles.{name}.cpu: local processes can only be held to whole cores",
-                hint=f"write cpu: {max(1, round(role.cpu))}, or use a container backend",
+                f"write cpu: {max(1, round(role.cpu))}, or use a container backend",
+                forbidden=True,
             )
-        if role.cpu is not None and role.cpu > len(cores):
-            raise MissingError(
-                f"roles.{name}.cpu: {role.cpu:g} cores asked for, this machine has {len(cores)}",
-                hint=f"write cpu: {len(cores)}",
-            )
+
+
+def shm_shortages(spec: JobSpec) -> Iterator[Shortage]:
+    if spec.shm is None:
+        return
+    available = shutil.disk_usage("/dev/shm").total if os.path.exists("/dev/shm") else 0
+    if spec.shm.bytes > available:
+        has = format_bytes(available)
+        yield Shortage(
+            f"shm: {spec.shm} asked for, /dev/shm of this machine has {has}",
+            "local processes share the machine's /dev/shm; remove shm or enlarge it",
+        )
+
+
+def gpu_shortages(spec: JobSpec, devices: Sequence[str]) -> Iterator[Shortage]:
+    """GPUs are not shared, so all tasks together have to find enough."""
+    wanted = {name: role for name, role in spec.roles.items() if role.gpus}
+    total = sum(role.gpus * role.replicas for role in wanted.values())
+    if total > len(devices):
+        asked = ", ".join(f"{role.replicas} {name} x {role.gpus}" for name, role in wanted.items())
+        yield Shortage(
+            f"{total} GPUs are asked for ({asked}), this machine has {len(devices)}",
+            "set gpus: 0 to train on the CPU, or list the devices in local.gpus",
+        )
 
 
 def divide_cores(spec: JobSpec, order: list[str]) -> dict[str, dict[str, tuple[int, ...]]]:
@@ -124,13 +159,7 @@ def divide_gpus(spec: JobSpec, order: list[str]) -> dict[str, dict[str, dict[str
     if not wanted:
         return {}
     devices = gpu_devices(spec)
-    total = sum(role.gpus * role.replicas for role in wanted.values())
-    if total > len(devices):
-        asked = ", ".join(f"{role.replicas} {name} x {role.gpus}" for name, role in wanted.items())
-        raise MissingError(
-            f"{total} GPUs are asked for ({asked}), this machine has {len(devices)}",
-            hint="set gpus: 0 to train on the CPU, or list the devices in local.gpus",
-        )
+    refuse_shortages(list(gpu_shortages(spec, devices)))
     left = iter(devices)
     return {
         name: {
