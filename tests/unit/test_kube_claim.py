@@ -53,7 +53,7 @@ def test_the_claim_of_a_run_says_where_it_was_brought_up_from(api, make_run, tmp
 def test_another_folder_is_refused_while_the_job_runs_or_is_about_to(api, make_run, tmp_path):
     first, second = make_run("a"), make_run("b")
     claim(api.cluster(), first)
-    for doing in ("is being brought up", "runs already"):
+    for doing in ("is being brought up", "already runs"):
         for refused in (lambda: claim(api.cluster(), second), lambda: free(api, second)):
             with pytest.raises(Taken, match=doing) as error:
                 refused()

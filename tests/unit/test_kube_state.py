@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tfcluster.backends.kubernetes.endings import given_up, how_it_ended, is_final
+from tfcluster.backends.kubernetes.endings import given_up, how_it_ended, is_final, when_ended
 from tfcluster.backends.kubernetes.run import HINTS, hint_for
 from tfcluster.backends.kubernetes.state import (
     create_problem,
@@ -163,6 +163,17 @@ def test_the_launchers_last_word_is_taken():
     end = how_it_ended(pod(ended(119, json.dumps(record))), "worker-1")
     assert (end["state"], end["exitCode"], end["cause"]) == ("failed", 137, cause)
     assert is_final(end)
+
+
+@pytest.mark.parametrize(
+    ("said", "ended_after"),
+    [(0.25, 0.25), (-3600.0, 0.0), (7200.0, 61.0), ("soon", 60.0), (float("nan"), 60.0)],
+)
+def test_a_launcher_knows_when_its_task_ended_within_the_life_of_its_pod(said, ended_after):
+    begun = seconds("2026-01-31T12:00:00Z")
+    times = {"startedAt": "2026-01-31T12:00:00Z", "finishedAt": "2026-01-31T12:01:00Z"}
+    when = said if isinstance(said, str) else begun + said
+    assert when_ended(times, when) - begun == ended_after
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,18 @@ def test_a_program_that_was_stopped_goes_on_with_what_it_was_at():
     ]
 
 
+def test_a_phase_that_is_read_after_the_end_is_put_where_it_was():
+    history = History([moment(1.0, "running", "training")])
+    history.become({"state": "succeeded", "ended": 9.0}, 10.0)
+    history.enter("saving", 0, 5.0)
+    spans = make_spans(history.copy(), 0.0, 9.0)
+    assert [(span.kind, span.seconds) for span in spans] == [
+        ("pending", 1.0),
+        ("training", 4.0),
+        ("saving", 4.0),
+    ]
+
+
 def test_a_history_stays_small_and_keeps_what_took_long():
     history = History()
     now = 0.0

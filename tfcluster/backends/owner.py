@@ -63,7 +63,7 @@ class Taken(TfclusterError):
     ):
         here = owner_here(place.folder)
         elsewhere = there.folder != here.folder or there.who != here.who
-        doing = "is being brought up" if starting else "runs already"
+        doing = "is being brought up" if starting else "already runs"
         ending = f"cd {there.folder} && tfcluster down" if there.folder else end
         if not elsewhere and there.home:
             ending = f"TFCLUSTER_HOME={there.home} tfcluster down"

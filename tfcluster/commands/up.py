@@ -65,7 +65,7 @@ def command(
 ) -> int:
     """Start the job, or make it what the spec says, and watch it to its end.
 
-    A job that runs already is changed where the spec has changed: tasks that stay the same are
+    A job that already runs is changed where the spec has changed: tasks that stay the same are
     left alone. Before it ends or restarts tasks that run, it shows what differs and asks; off a
     terminal it needs --yes. Ctrl-C stops the job; a second one kills it. Exit code 5 if the job
     fails, or is ended before it is done.

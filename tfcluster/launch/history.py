@@ -45,22 +45,37 @@ class History:
             self.add(moment, peer=peer, phase=phase)
 
     def enter(self, phase: str, attempt: int, now: float) -> None:
-        """The program says what it is at; nothing means that it does not say so any more."""
+        """The program says what it is at; nothing means that it does not say so any more.
+
+        A log that is read late may tell it after the end of the task is known: `now` counts.
+        """
         moment: Moment = {"time": now, "attempt": attempt, "state": "running"}
         with self.lock:
-            self.add(moment, phase=phase[:LONGEST_WORD])
+            place = len(self.moments)
+            while place and self.moments[place - 1]["time"] > now:
+                place -= 1
+            self.add(moment, place, phase=phase[:LONGEST_WORD])
 
-    def add(self, moment: Moment, *, peer: Optional[str] = None, phase: str = "") -> None:
+    def add(
+        self,
+        moment: Moment,
+        place: Optional[int] = None,
+        *,
+        peer: Optional[str] = None,
+        phase: str = "",
+    ) -> None:
+        """Put it at its place, by default behind all others, unless it says nothing new there."""
         if peer:
             moment["peer"] = peer
         if phase:
             moment["phase"] = phase
-        if self.moments:
-            last = self.moments[-1]
+        place = len(self.moments) if place is None else place
+        if place:
+            last = self.moments[place - 1]
             if without_time(last) == without_time(moment):
                 return
             moment["time"] = max(moment["time"], last["time"])
-        self.moments.append(moment)
+        self.moments.insert(place, moment)
         if len(self.moments) > MOST_MOMENTS:
             self.thin()
 

@@ -113,8 +113,8 @@ def write_with_little_room(path: str, record: TaskRecord) -> None:
 
 def final_record(record: TaskRecord) -> bytes:
     """As much of a record as a termination message holds; the last lines are left out first."""
-    keys = ("task", "state", "kind", "reason", "exitCode", "attempt", "restarts", "result")
-    final: Dict[str, Any] = {key: record.get(key) for key in (*keys, "progress")}
+    keys = ("task", "state", "kind", "reason", "exitCode", "attempt", "restarts", "ended")
+    final: Dict[str, Any] = {key: record.get(key) for key in (*keys, "result", "progress")}
     cause: Dict[str, Any] = dict(record.get("cause") or {})
     while True:
         text = json.dumps({**final, "cause": cause or None}).encode()
@@ -125,5 +125,5 @@ def final_record(record: TaskRecord) -> bytes:
         elif final.get("result") is not None:
             final["result"] = None  # it is in the output as well
         else:
-            short = {key: final[key] for key in ("task", "state", "kind", "exitCode")}
+            short = {key: final[key] for key in ("task", "state", "kind", "exitCode", "ended")}
             return json.dumps(short).encode()

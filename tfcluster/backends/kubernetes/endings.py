@@ -12,6 +12,7 @@ from tfcluster.backends.kubernetes.state import (
     seconds,
     terminated,
 )
+from tfcluster.events import is_usable
 from tfcluster.launch import exits
 from tfcluster.launch.exits import EXIT_DEADLINE, EXIT_KILLED, describe_exit
 from tfcluster.launch.system import parse_object
@@ -33,7 +34,7 @@ def how_it_ended(pod: Object, task: str) -> dict[str, Any]:
         if found["state"] == "stopped" and (words := disruption(pod)):
             # The launcher only knows that it was told to go.
             found["reason"] = words
-        return {**found, "ended": ended, "spoken": True}
+        return {**found, "ended": when_ended(end, record.get("ended")), "spoken": True}
     code = end.get("exitCode")
     if code == 0:
         return {
@@ -52,6 +53,17 @@ def how_it_ended(pod: Object, task: str) -> dict[str, Any]:
         "ended": ended,
         "spoken": False,
     }
+
+
+def when_ended(end: Object, said: Any) -> float | None:
+    """When a task ended. The kubelet counts whole seconds; its launcher knows better.
+
+    A launcher may stay after the end of its task, so that is earlier, but within the pod's life.
+    """
+    begun, finished = seconds(end.get("startedAt")), seconds(end.get("finishedAt"))
+    if finished is None or begun is None or not is_usable(said):
+        return finished
+    return float(min(max(said, begun), finished + 1))
 
 
 def death(pod: Object, end: Object) -> str:
