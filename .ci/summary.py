@@ -9,12 +9,14 @@ part has failed, or if more than MOST_SECOND_TRIES tests needed one.
 
 from __future__ import annotations
 
+import re
 import sys
 import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from pathlib import Path
 
 MOST_SECOND_TRIES = 6
+XDIST_GROUP = re.compile("@[a-z]+$")  # which xdist adds to a test's name
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 
 
@@ -37,6 +39,7 @@ def read_tries(path: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for case in ElementTree.parse(path).iter("testcase"):
         name = "::".join(filter(None, (case.get("classname"), case.get("name"))))
+        name = XDIST_GROUP.sub("", name)
         kinds = {child.tag for child in case}
         state = SKIPPED if "skipped" in kinds else PASSED
         state = FAILED if kinds & {"failure", "error"} else state

@@ -87,9 +87,12 @@ task = config["task"]
 server = tf.distribute.Server(config["cluster"], job_name=task["type"], task_index=task["index"])
 if task["type"] == "ps":
     server.join()
+# Without filters a worker waits for all others, also for one that has finished and is gone.
+filters = ["/job:ps", f"/job:{task['type']}/task:{task['index']}"]
+config = tf.compat.v1.ConfigProto(device_filters=filters)
 with tf.Graph().as_default(), tf.device("/job:ps/task:0"):
     total = tf.constant(20) + tf.constant(22)
-    with tf.compat.v1.Session(server.target) as session:
+    with tf.compat.v1.Session(server.target, config=config) as session:
         print("the ps computed", session.run(total), flush=True)
 """
 

@@ -49,6 +49,13 @@ def test_what_passed_only_at_the_second_try_is_named(summary, tmp_path):
     assert lines[-1] == "2 passed, 0 failed, 0 skipped" and is_well
 
 
+def test_the_group_that_xdist_adds_to_a_name_does_not_hide_its_second_try(summary, tmp_path):
+    write_suite(tmp_path, "test", first={"a@tensorflow": "failure"}, second={"a": ""})
+    lines, is_well = summary.summarise(tmp_path)
+    assert "test: tests.x::a" in lines
+    assert lines[-1] == "1 passed, 0 failed, 0 skipped" and is_well
+
+
 def test_seven_second_tries_are_too_many_whatever_the_suite(summary, tmp_path):
     six = "abcdef"
     write_suite(tmp_path, "test", first=dict.fromkeys(six, "error"), second=dict.fromkeys(six, ""))
