@@ -59,3 +59,10 @@ def test_a_program_that_runs_is_replaced_only_if_that_is_said(tfcluster):
     done = tfcluster("run", "-d", "--yes", "--workers", "2", *nap)
     assert done.returncode == 0, done.stderr
     assert len(tfcluster.status()["tasks"]) == 2
+
+
+def test_a_failure_names_the_line_of_the_program_as_it_lies_in_its_folder(tfcluster):
+    (tfcluster.folder / "broken.py").write_text("first = 1\nraise ValueError('no good')\n")
+    done = tfcluster("run", "--workers", "1", "--set", "restarts=0", "broken.py")
+    assert done.returncode == 5
+    assert "worker-0 raised ValueError: no good at broken.py:2" in done.stderr

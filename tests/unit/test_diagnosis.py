@@ -290,6 +290,16 @@ def test_of_tasks_that_wait_the_one_that_waits_for_none_is_blamed() -> None:
     assert verdict.evidence == ("chief-0: waits for worker-0", "worker-0: waits for ps-0")
 
 
+@pytest.mark.parametrize(
+    ("code", "file"),
+    [("/home/me", "train.py"), ("/home/m", "/home/me/train.py"), ("", "/home/me/train.py")],
+)
+def test_a_file_of_ones_own_code_is_named_as_one_knows_it(code, file) -> None:
+    raised = find_raised(USER_ERROR)
+    assert raised is not None
+    assert raised.seen_from(code).where == f"{file}:31 in main"
+
+
 def test_a_worker_that_waits_for_one_that_has_finished_is_told_about_device_filters() -> None:
     words = "I master.cc:221] CreateSession still waiting for response from worker: "
     lines = (Line(NOW, f"{words}/job:worker/replica:0/task:0"),)

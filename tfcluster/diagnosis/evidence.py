@@ -51,6 +51,7 @@ class Evidence:
     doing: Mapping[str, Doing] = field(default_factory=dict)
     limits: Mapping[str, Limits] = field(default_factory=dict)  # by role
     problems: Mapping[str, StartProblem] = field(default_factory=dict)
+    code: str = ""  # the folder that the person's files were brought to, in every task
 
     def task(self, name: str) -> Observed | None:
         return next((task for task in self.status.tasks if task.task == name), None)
@@ -80,6 +81,7 @@ def gather(run: Run, status: JobStatus) -> Evidence:
             for task, record in records.items()
             if (found := record.get("problem"))
         },
+        code=plan.code.target if plan and plan.code else "",
     )
 
 

@@ -56,7 +56,8 @@ class Suspect:
 
     @cached_property
     def raised(self) -> Raised | None:
-        return find_raised(self.lines)
+        found = find_raised(self.lines)
+        return found.seen_from(self.evidence.code) if found else None
 
     @property
     def signal(self) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 BEGIN = re.compile(r"Traceback \(most recent call last\):\s*$")
 FRAME = re.compile(r'\s+File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?$')
@@ -32,6 +32,13 @@ class Raised:
         """`train.py:12 in main`."""
         inside = f" in {self.function}" if self.function and self.function != "<module>" else ""
         return f"{self.file}:{self.line}{inside}" if self.file else ""
+
+    def seen_from(self, folder: str) -> Raised:
+        """The same with its file named as the person knows it, if it is in this folder."""
+        inside = f"{folder}/"
+        if not folder or not self.file.startswith(inside):
+            return self
+        return replace(self, file=self.file[len(inside) :])
 
     @property
     def text(self) -> str:

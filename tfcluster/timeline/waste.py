@@ -10,7 +10,7 @@ from tfcluster.tables import clock
 from tfcluster.timeline import spans as kinds
 from tfcluster.timeline.spans import Span, Timeline
 
-LITTLE = 0.05  # of the run's time: less is not worth a word
+LITTLE, LEAST = 0.05, 1.0  # of the run's time, and seconds: less is not worth a word
 # Kind of waste -> what the task did, and what would reduce it. {about} is the peer or the phase.
 WASTES = {
     kinds.PENDING: (
@@ -78,7 +78,7 @@ def largest_waste(timeline: Timeline) -> Waste | None:
     if not sums:
         return None
     (task, kind, about), seconds = max(sums.items(), key=lambda item: item[1])
-    if seconds < LITTLE * timeline.seconds:
+    if seconds < max(LITTLE * timeline.seconds, LEAST):
         return None
     words, advice = WASTES[kind]
     named = {"task": task, "about": about or "its peers", "time": clock(seconds)}
@@ -109,6 +109,7 @@ def main_work(peer: Iterable[Span], waiting: Iterable[Span], about: str) -> str 
 def closing(timeline: Timeline, waste: Waste | None) -> list[str]:
     """The last lines: the largest waste and its advice, or that there is none."""
     if waste is None:
-        least = clock(LITTLE * timeline.seconds)
-        return [f"No task lost more than {least} (5 %) to one thing."]
+        share = " (5 %)" if LITTLE * timeline.seconds >= LEAST else ""
+        least = clock(max(LITTLE * timeline.seconds, LEAST))
+        return [f"No task lost more than {least}{share} to one thing."]
     return [f"Largest waste: {waste.sentence}.", f"hint: {waste.advice}"]
