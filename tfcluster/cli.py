@@ -35,6 +35,7 @@ PANELS = {
         "init": ("tfcluster.commands.init", "Write a cluster.yaml that works at once."),
         "run": ("tfcluster.commands.run", "Run a program as it is, without a spec."),
         "up": ("tfcluster.commands.up", "Start the job, or make it what the spec says, and watch."),
+        "sweep": ("tfcluster.commands.sweep", "Run the job with many settings, and rank them."),
         "build": ("tfcluster.commands.build", "Build the trainer's container image."),
         "down": ("tfcluster.commands.down", "Stop the job; its logs are kept."),
     },

@@ -215,6 +215,22 @@ def test_the_exit_code_is_remembered_when_the_container_goes_before_its_log_is_r
     assert TaskReader(run, "worker-0").record["containerExit"] == 0
 
 
+@pytest.mark.parametrize(("log", "warnings"), [(LINES + LAST_WORDS, 0), (LINES, 1)])
+def test_a_container_that_is_removed_is_missed_only_if_its_log_was_not_read(
+    run, monkeypatch, log, warnings
+):
+    engine = FakeEngine(monkeypatch, log, None)
+
+    def gone(_engine, _container):
+        if "follow" in engine.reads:
+            raise ContainerGone("gone")
+
+    monkeypatch.setattr(follow, "ending_of", gone)
+    followed(run)
+    assert kept(run) == ALL
+    assert [event.kind for event in run.events()].count("warning") == warnings
+
+
 # -- The keeper
 
 SPEC = """

@@ -80,7 +80,8 @@ class Follower:
             try:
                 return self.read()
             except ContainerGone as error:
-                return error.message
+                # Who has seen the job's end may remove it before we have looked once more.
+                return "" if self.reader.ended else error.message
             except (TfclusterError, OSError) as error:
                 problem = " ".join([str(error), *getattr(error, "evidence", ())])
             time.sleep(RECONNECT_EVERY)
