@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from tfcluster.spec.model import JobSpec
 
 EXAMPLES = (
-    ("tfcluster sweep --grid train.learning_rate=0.01,0.05", "a setting of the spec"),
-    ("tfcluster sweep --arg lr=0.1,0.01 -n 2", "a flag, two jobs at a time"),
-    ("tfcluster sweep --grid train.window=1,10 --by -loss", "least loss first"),
+    ("tfcluster sweep --grid train.learning_rate=0.01,0.05", "of the spec"),
+    ("tfcluster sweep --arg lr=0.1,0.01 -n 2", "a flag, 2 at a time"),
+    ("tfcluster sweep --grid train.window=1,10 --by -loss", "least first"),
 )
 LOOK_EVERY = 0.5
 WAITING, RUNNING = "waiting", "running"
