@@ -292,7 +292,10 @@ class Sweep:
         return self.at_once is not None or len(running) < jobs_that_fit(loaded.spec)
 
     def cluster_has_room(self, loaded: LoadedSpec, running: Sequence[Trial]) -> bool:
-        """As `tfcluster fit` says, once all that was started before has its place."""
+        """As `tfcluster fit` says, once all that was started before has its place.
+
+        Whoever may not see the nodes cannot be told: then it is one at a time, or as many as asked.
+        """
         placed = all(
             trial.status is not None and all(task.state != "pending" for task in trial.status.tasks)
             for trial in running
@@ -302,7 +305,10 @@ class Sweep:
         self.asked = time.monotonic()
         from tfcluster.backends.kubernetes.survey import survey
 
-        return bool(survey(loaded.spec, loaded.base)["fits"])
+        try:
+            return bool(survey(loaded.spec, loaded.base)["fits"])
+        except TfclusterError:
+            return self.at_once is not None
 
     # -- Showing it
 
