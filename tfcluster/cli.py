@@ -56,6 +56,7 @@ PANELS = {
         "suspend": ("tfcluster.commands.suspend", "Free the nodes of a Kubernetes job for now."),
         "resume": ("tfcluster.commands.resume", "Start a suspended job again."),
         "exec": ("tfcluster.commands.exec", "Run a command in a task's surroundings."),
+        "cp": ("tfcluster.commands.cp", "Copy files between this machine and a task."),
         "rm": ("tfcluster.commands.rm", "Remove runs, with all that they have left."),
         "prune": ("tfcluster.commands.prune", "Remove old runs of every job."),
     },
