@@ -33,7 +33,8 @@ def queries_per_pod(job: ClusterJob, pods: int) -> float:
         "worker": {"command": NAP, "replicas": pods - 1},
     }
     for role in roles.values():
-        role.update(cpu=0.01, memory="32Mi")
+        # For a launcher, and for one that is called to tell it something.
+        role.update(cpu=0.01, memory="64Mi")
     before = queries()
     job.up(job.spec_of(roles, start_timeout=300))
     status = job.over(600)

@@ -127,7 +127,7 @@ class Keeper:
             reader.update(reason=doubt)
             if doubt:
                 self.run.note("warning", doubt, task)
-        elif reader.record.get("state") in ("running", "serving"):
+        elif reader.is_replaced and reader.record.get("state") in ("running", "serving"):
             self.speaker.brief(pod)
 
     def without_pod(self, reader: PodReader, job: Object | None) -> None:

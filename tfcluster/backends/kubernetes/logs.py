@@ -119,6 +119,11 @@ class PodReader(TaskRecord):
             return True
         return False
 
+    @property
+    def is_replaced(self) -> bool:
+        """Whether the task had another pod before this one, whose attempts are counted on."""
+        return self.record.get("base", 0) > 0
+
     def begin_pod(self, uid: str) -> None:
         """From now on the lines of another pod come in; its attempts are counted on."""
         if self.record.get("container") != uid:

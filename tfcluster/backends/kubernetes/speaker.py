@@ -76,7 +76,10 @@ class Speaker:
             self.speak(self.ends, tuple(peers))
 
     def brief(self, pod: Object) -> None:
-        """Tell a new pod how others ended: after a suspension, no launcher may know."""
+        """Tell a pod in the place of another how tasks ended: after a suspension, none may know.
+
+        Only those: every command in a pod costs as much memory as its launcher, out of its limit.
+        """
         if pod["metadata"]["uid"] not in self.briefed:
             self.briefed.add(pod["metadata"]["uid"])
             for message in self.ends.messages():
