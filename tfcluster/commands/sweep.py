@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     ("tfcluster sweep --grid train.learning_rate=0.01,0.05", "of the spec"),
     ("tfcluster sweep --arg lr=0.1,0.01 -n 2", "a flag, 2 at a time"),
-    ("tfcluster sweep --grid train.window=1,10 --by -loss", "least first"),
+    ("tfcluster sweep --grid train.window=1,10 --by cost", "least first"),
 )
 LOOK_EVERY = 0.5
 WAITING, RUNNING = "waiting", "running"
@@ -391,7 +391,15 @@ class Sweep:
         value = measure.of(best.result) if measure else None
         if measure is None or value is None or best.state != "succeeded":
             if any(trial.state == "succeeded" for trial in self.trials):
-                console.say("No result to rank by: let the program print `tfcluster-result {…}`.")
+                results = [trial.result or {} for trial in self.trials]
+                numbers = {
+                    k for found in results for k in found if Measure(k).of(found) is not None
+                }
+                known = sorted(numbers)
+                words = "let the program print `tfcluster-result {…}`"
+                wanted = f" called {measure.name}" if measure else ""
+                has = f"the results have {', '.join(known)}" if known else words
+                console.say(f"No number{wanted} to rank by: {has}.")
             return
         console.success(f"Best: {best.cell.label} ({measure.name} {tables.number(value)})")
         given = (*changes, *best.cell.overrides(tuple(self.plain_args(best))))
